@@ -1,0 +1,82 @@
+"""`bundle.json`: everything that a bundle says of itself."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gaussport.models.image.preprocess import Preprocessing
+
+SCHEMA_VERSION = 1
+MODEL_FILE = "model.onnx"
+MANIFEST_FILE = "bundle.json"
+REPORT_FILE = "report.json"
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class TensorSpec(_Record):
+    """One input or output of the ONNX graph. A dynamic axis is its symbol, a fixed one its size."""
+
+    name: str
+    dtype: Literal["float32", "float16", "bfloat16", "int64"]
+    shape: tuple[int | str, ...]
+
+
+class FileRecord(_Record):
+    """One file of the bundle, by its path relative to the bundle."""
+
+    bytes: Annotated[int, Field(ge=0)]
+    sha256: Sha256
+
+
+class Provenance(_Record):
+    """Where the weights came from and what turned them into this bundle."""
+
+    checkpoint: str
+    """File name of the checkpoint; no folder, so that a bundle tells nothing of the machine that wrote it."""
+    checkpoint_sha256: Sha256
+    weights: str
+    """Which weights of the checkpoint: `raw`, or the name of its moving average."""
+    tools: dict[str, str]
+    """Version of each package that took part."""
+    created: datetime
+
+
+class Manifest(_Record):
+    """The bundle's description. Axes, names and dtypes here are those of `model.onnx`."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+    """The model's name on the server."""
+    version: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] = "1"
+    family: str
+    """`ssog`, `gma` or `dot`."""
+    config: dict[str, Any]
+    """The classifier's configuration, as `ClassifierConfig.to_json` gives it."""
+    labels: Annotated[tuple[str, ...], Field(min_length=1)]
+    preprocessing: Preprocessing
+    input: TensorSpec
+    output: TensorSpec
+    max_batch: Annotated[int, Field(ge=1)]
+    """Largest batch that the proof ran."""
+    opset: Annotated[int, Field(ge=1)]
+    operators: dict[str, int]
+    """Version of each custom operator domain in the graph."""
+    precision: Literal["fp32", "fp16", "bf16", "int8"]
+    provenance: Provenance
+    metrics: dict[str, float] = {}
+    """What the checkpoint's own card states, e.g. held-out accuracy."""
+    files: dict[str, FileRecord]
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> "Manifest":
+        if self.input.shape[1:] != self.preprocessing.tensor_shape:
+            raise ValueError(f"input {self.input.shape} is not what preprocessing makes: {self.preprocessing.tensor_shape}")
+        if self.output.shape[1:] != (len(self.labels),):
+            raise ValueError(f"output {self.output.shape} does not have one column for each of {len(self.labels)} labels")
+        return self

@@ -1,0 +1,85 @@
+"""From an sRGB picture to the tensor a model was trained on. The bundle stores the `Preprocessing`; training, verifying,
+serving and the client all call `to_pixels`, so there is one answer to what the model sees."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Side = Annotated[int, Field(ge=1, le=16384)]
+Level = Annotated[int, Field(ge=0, le=255)]
+
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+class Preprocessing(BaseModel):
+    """How a picture becomes the model's input.
+
+    The picture is resized with Pillow's antialiased filters: to `size` exactly when `resize_shorter` is None, else so
+    that its shorter side is `resize_shorter` pixels, from which the centre `size` is cropped. Then it is scaled to
+    0 … 1, the mean is taken off and the result divided by std, per channel.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    size: tuple[Side, Side]
+    """(height, width) of the tensor in pixels."""
+    resize_shorter: Side | None = None
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    channels: Literal["RGB", "L"] = "RGB"
+    """`L` is luma by ITU-R 601, for models with one input channel."""
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    background: tuple[Level, Level, Level] = (255, 255, 255)
+    """The sRGB colour that transparent pictures are composed over."""
+
+    @model_validator(mode="after")
+    def _lengths_agree(self) -> "Preprocessing":
+        if not len(self.mean) == len(self.std) == len(self.channels):
+            raise ValueError(f"mean and std need one number for each of the channels {self.channels}")
+        if not all(np.isfinite(self.mean)) or not all(np.isfinite(s) and s > 0 for s in self.std):
+            raise ValueError("mean must be finite and std positive")
+        if self.resize_shorter is not None and self.resize_shorter < max(self.size):
+            raise ValueError(f"resize_shorter {self.resize_shorter} is smaller than the crop {self.size}")
+        return self
+
+    @property
+    def tensor_shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of one picture."""
+        return (len(self.channels), *self.size)
+
+
+def to_pixels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.float32]:
+    """The tensor [C, H, W] in float32 of an upright RGB picture (see `decode`)."""
+    levels = to_levels(picture, spec)
+    mean = np.asarray(spec.mean, dtype=np.float32).reshape(-1, 1, 1)
+    std = np.asarray(spec.std, dtype=np.float32).reshape(-1, 1, 1)
+    return (levels.astype(np.float32) / np.float32(255) - mean) / std
+
+
+def to_levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
+    """The resized, cropped picture as levels 0 … 255, [C, H, W]; `to_pixels` before normalisation."""
+    height, width = spec.size
+    resampling = _FILTERS[spec.interpolation]
+    picture = picture.convert(spec.channels)
+    if spec.resize_shorter is not None:
+        scale = spec.resize_shorter / min(picture.size)
+        scaled = (max(width, round(picture.width * scale)), max(height, round(picture.height * scale)))
+        picture = _resized(picture, scaled, resampling)
+        left, top = (picture.width - width) // 2, (picture.height - height) // 2
+        picture = picture.crop((left, top, left + width, top + height))
+    else:
+        picture = _resized(picture, (width, height), resampling)
+    levels = np.asarray(picture, dtype=np.uint8).reshape(height, width, -1)
+    return np.ascontiguousarray(levels.transpose(2, 0, 1))
+
+
+def _resized(picture: Image.Image, size: tuple[int, int], resampling: Image.Resampling) -> Image.Image:
+    return picture if picture.size == size else picture.resize(size, resampling)

@@ -1,0 +1,1 @@
+"""`LatentMemoryRouting`: tokens write to and read from K memory slots by Gaussian responsibilities (GMA)."""

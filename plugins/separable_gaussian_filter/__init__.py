@@ -1,0 +1,1 @@
+"""`SeparableGaussianFilter`: each head mixes values by a few Gaussian atoms over relative position (SSOG)."""

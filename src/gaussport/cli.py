@@ -1,0 +1,71 @@
+"""The `gaussport` command: a table of subcommands, each a module imported only when it is called.
+
+A command module has `add_arguments(parser)` and `run(arguments) -> int`; it imports torch, onnx or the web stack
+inside `run`, so that `-h` answers at once and `serve` works where torch is not installed.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from gaussport import __version__
+from gaussport.errors import GaussportError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "export": ("gaussport.export.commands.export", "turn a checkpoint into a verified bundle"),
+    "verify": ("gaussport.export.commands.verify", "prove a bundle again, against its checkpoint if given"),
+    "inspect": ("gaussport.export.commands.inspect", "say what a bundle or a checkpoint holds"),
+    "serve": ("gaussport.serving.commands.serve", "serve bundles over HTTP"),
+    "classify": ("gaussport.serving.commands.classify", "classify pictures with a bundle, without a server"),
+    "query": ("gaussport.serving.commands.query", "classify pictures through a running server"),
+    "train": ("gaussport.models.commands.train", "train a small classifier on MNIST digits or an image folder"),
+}
+
+DESCRIPTION = "From a trained Gaussian-attention classifier to a verified bundle and an HTTP endpoint."
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+class Command(Protocol):
+    """What a command module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, arguments: argparse.Namespace) -> int: ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand. Returns 0, 1 (the work failed or the answer is no) or 2 (usage)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(named=next((word for word in words if word in COMMANDS), None))
+    arguments = parser.parse_args(words)
+    if arguments.command is None:
+        parser.print_help()
+        return 2
+    command = cast(Command, importlib.import_module(COMMANDS[arguments.command][0]))
+    try:
+        return command.run(arguments)
+    except GaussportError as error:
+        print(f"gaussport {arguments.command}: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"gaussport {arguments.command}: interrupted", file=sys.stderr)  # noqa: T201
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (head, less) went away; that is its right.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser(named: str | None) -> argparse.ArgumentParser:
+    """The parser with every command's name, and the options of the one that is called."""
+    parser = argparse.ArgumentParser(prog="gaussport", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"gaussport {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, (module, summary) in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == named:
+            cast(Command, importlib.import_module(module)).add_arguments(subparser)
+    return parser
