@@ -1,0 +1,114 @@
+"""From untrusted bytes to an upright sRGB picture: every route, the trainer and the client see the same pixels.
+
+The formats are an allow-list, the limits are read from the header before anything is decoded, and whatever Pillow
+raises becomes one `ImageError`. No global of Pillow is read or changed: its own bomb limit warns only above 89 million
+pixels and raises only above twice that, so the plugins are called without it and `ImageLimits` decides alone.
+"""
+
+from dataclasses import dataclass
+from io import BytesIO
+
+from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from gaussport.errors import ImageError
+from gaussport.models.image.colour import to_srgb
+
+Background = tuple[int, int, int]
+
+_ORIENTATION_TAG = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_FORMATS = tuple(
+    plugin.format
+    for plugin in (
+        JpegImagePlugin.JpegImageFile,  # and MPO, which is JPEG with further pictures behind the first
+        PngImagePlugin.PngImageFile,
+        WebPImagePlugin.WebPImageFile,
+        GifImagePlugin.GifImageFile,
+        BmpImagePlugin.BmpImageFile,
+    )
+)
+ACCEPTED = "JPEG, PNG, WebP, GIF or BMP"
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """What a picture's header may claim."""
+
+    max_pixels: int = 50_000_000
+    max_side_ratio: float = 50
+    """Longer side over shorter side; a 1×20000 strip explodes when its shorter side is resized."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A decoded picture, upright, in sRGB, and what had to be done to it that its sender may not expect."""
+
+    rgb: Image.Image
+    warnings: tuple[str, ...] = ()
+
+
+def decode(data: bytes, background: Background = (255, 255, 255), limits: ImageLimits | None = None) -> Picture:
+    """Decode one picture. Raises ImageError with code `empty_image`, `not_an_image`, `too_many_pixels`,
+    `side_ratio` or `image_damaged`."""
+    if not data:
+        raise ImageError("the picture is empty (0 bytes)", "empty_image")
+    try:
+        image = _opened(data)
+        if image is None:
+            raise ImageError(f"these {len(data)} bytes are not a picture: send {ACCEPTED}", "not_an_image")
+        _check_header(image.size, limits or ImageLimits())
+        # The Multi-Picture Format holds previews and depth maps beside the photograph: nobody means an animation by it.
+        animated = image.format != "MPO" and bool(getattr(image, "is_animated", False))
+        image.load()
+        rgb, warnings = to_srgb(image, background)
+        rgb = _upright(rgb, image)
+    except ImageError:
+        raise
+    except Exception as error:
+        # Pillow's decoders raise OSError, SyntaxError, ValueError, TypeError, struct.error, MemoryError and more.
+        reason = f" ({error})" if type(error) is OSError else ""
+        raise ImageError(f"the picture is damaged or incomplete{reason}: send it again, whole", "image_damaged") from error
+    if animated:
+        warnings = (*warnings, "animated picture: only its first frame was used")
+    return Picture(rgb, warnings)
+
+
+def _opened(data: bytes) -> ImageFile.ImageFile | None:
+    """The picture with its header read, or None when no accepted format starts like this."""
+    for name in _FORMATS:
+        factory, accept = Image.OPEN[str(name)]
+        if accept is not None and accept(data[:16]) is True:
+            return factory(BytesIO(data), "")
+    return None
+
+
+def _check_header(size: tuple[int, int], limits: ImageLimits) -> None:
+    width, height = size
+    if width * height > limits.max_pixels:
+        raise ImageError(
+            f"the picture has {width}×{height} pixels and the limit is {limits.max_pixels:,}: send a smaller one",
+            "too_many_pixels",
+        )
+    if max(size) > limits.max_side_ratio * min(size):
+        raise ImageError(
+            f"the picture is {width}×{height}, its sides differ more than {limits.max_side_ratio:g} times: crop it",
+            "side_ratio",
+        )
+
+
+def _upright(rgb: Image.Image, source: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation. An unreadable EXIF block says nothing about how to hold the picture."""
+    try:
+        orientation = source.getexif().get(_ORIENTATION_TAG, 1)
+        turn = _UPRIGHT.get(orientation)
+    except Exception:  # noqa: BLE001 - struct.error, SyntaxError, warnings made errors and more, by kind of damage
+        return rgb
+    return rgb if turn is None else rgb.transpose(turn)
