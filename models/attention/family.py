@@ -1,0 +1,46 @@
+"""What an attention family is to the classifier: a configuration, and a module made from it for a token grid."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from gaussport.errors import ConfigurationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig:
+    """What every family shares. `heads` is P of OPS.md."""
+
+    heads: int
+
+    def __post_init__(self) -> None:
+        require_positive(self, "heads")
+
+    def head_width(self, dim: int) -> int:
+        """D, the width of each head's values.
+
+        Raises:
+            ConfigurationError: heads does not divide dim.
+        """
+        if dim % self.heads:
+            raise ConfigurationError(f"heads is {self.heads} but must divide dim, which is {dim}")
+        return dim // self.heads
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family's name, its configuration class, and how to build its module: `build(config, dim, grid)` gives a module
+    from [B, N, dim] to [B, N, dim], where grid is (H, W) and N = H·W in row-major order."""
+
+    name: str
+    config: type[AttentionConfig]
+    build: Callable[[AttentionConfig, int, tuple[int, int]], nn.Module]
+
+
+def require_positive(config: object, *names: str) -> None:
+    """Raise a ConfigurationError unless each named field is a number above zero."""
+    for name in names:
+        number = getattr(config, name)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
+            raise ConfigurationError(f"{name} is {number!r} but must be a positive number")

@@ -1,0 +1,74 @@
+"""GMA: Gaussian mixture attention. Queries and keys become responsibilities over K learned Gaussians; values are written
+to and read from a K-slot memory. Formulas: OPS.md, *How the modules make the operands*; sizes are ours."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax, softplus
+
+from gaussport.models.attention.family import AttentionConfig, Family, require_positive
+from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing
+
+
+@dataclass(frozen=True, kw_only=True)
+class GMAConfig(AttentionConfig):
+    """`components` is K, `routing_width` is dr. `value_width` is dv; None gives dim / heads. In `causal` order a token
+    reads what it and the tokens before it wrote."""
+
+    components: int = 32
+    routing_width: int = 16
+    value_width: int | None = None
+    causal: bool = False
+    variance_floor: float = 1e-4
+    epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "components", "routing_width", "variance_floor", "epsilon")
+        if self.value_width is not None:
+            require_positive(self, "value_width")
+
+
+class GMAAttention(nn.Module):
+    """[B, N, dim] → [B, N, dim]; key_mask [B, N] with 0 keeps a padded token out of the memory."""
+
+    def __init__(self, config: GMAConfig, dim: int) -> None:
+        super().__init__()
+        self.config = config
+        self.value_width = config.value_width or config.head_width(dim)
+        P, K, dr = config.heads, config.components, config.routing_width
+        self.q = nn.Linear(dim, P * dr, bias=False)
+        self.k = nn.Linear(dim, P * dr, bias=False)
+        self.v = nn.Linear(dim, P * self.value_width, bias=False)
+        self.out = nn.Linear(P * self.value_width, dim, bias=False)
+        self.mu = nn.Parameter(torch.empty(P, K, dr))
+        self.omega = nn.Parameter(torch.empty(P, K, dr))
+        self.alpha = nn.Parameter(torch.empty(P, K))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialise the mixture: components scattered as a standard normal, equal widths and priors."""
+        nn.init.normal_(self.mu)
+        nn.init.zeros_(self.omega)
+        nn.init.zeros_(self.alpha)
+
+    def mixture(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and variance [P, K, dr] and log prior [P, K] of the learned Gaussians."""
+        return self.mu, softplus(self.omega) + self.config.variance_floor, log_softmax(self.alpha, dim=-1)
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        P = self.config.heads
+        mixed = latent_memory_routing(
+            self.q(x).unflatten(-1, (P, self.config.routing_width)),
+            self.k(x).unflatten(-1, (P, self.config.routing_width)),
+            self.v(x).unflatten(-1, (P, self.value_width)),
+            *self.mixture(),
+            key_mask,
+            self.config.epsilon,
+            self.config.causal,
+        )
+        return torch.as_tensor(self.out(mixed.flatten(2)))
+
+
+FAMILY = Family("gma", GMAConfig, lambda config, dim, _grid: GMAAttention(config, dim))  # type: ignore[arg-type]
