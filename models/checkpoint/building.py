@@ -1,0 +1,62 @@
+"""A checkpoint to a classifier: every parameter present, none left over, every shape as configured."""
+
+import torch
+from torch import Tensor
+
+from gaussport.errors import CheckpointError, ConfigurationError
+from gaussport.models.checkpoint.blame import fields_behind
+from gaussport.models.checkpoint.contents import Checkpoint
+from gaussport.models.classifier import Classifier
+
+_NAMED = 3  # how many parameter names a message lists
+
+
+def build_classifier(checkpoint: Checkpoint) -> Classifier:
+    """The classifier with the checkpoint's weights, in eval mode. It shares no memory with the checkpoint.
+
+    Raises:
+        CheckpointError: parameters are missing or unexpected.
+        ConfigurationError: a parameter's shape disagrees with the configuration.
+    """
+    with torch.device("meta"):  # shapes only: nothing is allocated or initialised for a configuration that does not fit
+        classifier = Classifier(checkpoint.config)
+    expected = classifier.state_dict()
+    _check_names(expected, checkpoint)
+    _check_shapes(expected, checkpoint)
+    weights = {name: tensor.detach().clone() for name, tensor in checkpoint.state_dict.items()}
+    classifier.load_state_dict(weights, strict=True, assign=True)
+    return classifier.eval()
+
+
+def _check_names(expected: dict[str, Tensor], checkpoint: Checkpoint) -> None:
+    missing = [name for name in expected if name not in checkpoint.state_dict]
+    unexpected = [name for name in checkpoint.state_dict if name not in expected]
+    faults = []
+    if missing:
+        faults.append(f"lacks {len(missing)} of the configuration's {len(expected)} parameters ({_listed(missing)})")
+    if unexpected:
+        faults.append(f"has {len(unexpected)} that the configuration does not know ({_listed(unexpected)})")
+    if faults:
+        config = checkpoint.config
+        raise CheckpointError(
+            f"{_source(checkpoint)} {' and '.join(faults)}: check attention.family, which is {config.family}, its options, "
+            f"and depth, which is {config.depth}"
+        )
+
+
+def _check_shapes(expected: dict[str, Tensor], checkpoint: Checkpoint) -> None:
+    for name, wanted in expected.items():
+        stored = checkpoint.state_dict[name]
+        if stored.shape != wanted.shape:
+            raise ConfigurationError(
+                f"{name} has shape {tuple(stored.shape)} in {_source(checkpoint)} but the configuration asks for "
+                f"{tuple(wanted.shape)}: check {fields_behind(checkpoint.config, name, tuple(stored.shape))}"
+            )
+
+
+def _source(checkpoint: Checkpoint) -> str:
+    return checkpoint.source or "the checkpoint"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")

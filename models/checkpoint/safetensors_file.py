@@ -1,0 +1,50 @@
+"""Safetensors files: tensors, and one metadata key `gaussport` with the rest as JSON."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from gaussport.errors import CheckpointError
+from gaussport.models.checkpoint.contents import Stored
+
+METADATA_KEY = "gaussport"
+
+
+def read_safetensors(path: Path) -> Stored:
+    """The tensors and the description in the safetensors file at `path`.
+
+    Raises:
+        CheckpointError: header and file disagree, or the metadata is not JSON.
+    """
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            description = _description(path, (file.metadata() or {}).get(METADATA_KEY))
+            return Stored({name: file.get_tensor(name) for name in file.keys()}, description)  # noqa: SIM118 - not a dict
+    except SafetensorError as error:
+        if "IncompleteBuffer" in str(error):
+            raise CheckpointError(
+                f"{path.name} is truncated, or its header does not describe it ({error}): download or copy it again"
+            ) from None
+        raise CheckpointError(f"{path.name} is a damaged safetensors file ({error}): download or copy it again") from None
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, OverflowError) as error:
+        # Sizes and dtypes that the format allows and torch does not.
+        raise CheckpointError(f"{path.name} cannot be read as safetensors: {_first_line(error)}") from None
+
+
+def _description(path: Path, text: str | None) -> Mapping[str, Any]:
+    if text is None:
+        return {}
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"the {METADATA_KEY} metadata of {path.name} is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise CheckpointError(f"the {METADATA_KEY} metadata of {path.name} is not a JSON object")
+    return document
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,68 @@
+"""Files of torch.save, new (zip) and old (pickle): always read with weights_only, never again without it."""
+
+import pickle
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gaussport.errors import CheckpointError
+from gaussport.models.checkpoint.container import Container
+from gaussport.models.checkpoint.contents import Stored
+
+WEIGHT_KEYS = ("state_dict", "model", "model_state_dict")
+_GLOBAL = re.compile(r"(?:GLOBAL|global|class|function)\s+`?([A-Za-z_][\w.]*\.\w+)`?")
+_AGAIN = "download or copy it again"
+
+
+def read_torch(path: Path, container: Container) -> Stored:
+    """The state dict, and what lies beside it, in a file of torch.save.
+
+    Raises:
+        CheckpointError: the file is damaged, wants to import something, or holds no state dict.
+    """
+    content = _load(path, container)
+    if not isinstance(content, Mapping):
+        raise CheckpointError(
+            f"{path.name} holds a {type(content).__name__}, not a dict of tensors: save the model's state_dict()"
+        )
+    found = [key for key in WEIGHT_KEYS if isinstance(content.get(key), Mapping)]
+    if len(found) > 1:
+        raise CheckpointError(f"{path.name} holds {len(found)} sets of weights, {' and '.join(found)}: keep one of them")
+    weights = content[found[0]] if found else content
+    return Stored(_tensors(path, weights), content if found else {})
+
+
+def _load(path: Path, container: Container) -> object:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns about TorchScript archives, and then raises
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        # torch's own text advises turning its protection off: none of it is passed on but the name.
+        wanted = _GLOBAL.search(str(error))
+        if wanted:
+            raise CheckpointError(
+                f"{path.name} is a pickle that wants to use {wanted[1]}, and nothing that a checkpoint brings is run: save "
+                "it again with tensors, numbers, strings, lists and dicts only"
+            ) from None
+        raise CheckpointError(f"{path.name} is a pickle that holds more than tensors, or is damaged: {_AGAIN}") from None
+    except Exception as error:  # noqa: BLE001 - EOFError, RuntimeError, KeyError, struct.error and more, by kind of damage
+        if container is Container.TORCH_ZIP:
+            reason = "a truncated zip archive" if "central directory" in str(error) else "not a whole PyTorch archive"
+            raise CheckpointError(f"{path.name} is {reason}: {_AGAIN}") from None
+        raise CheckpointError(f"{path.name} is a truncated or damaged pickle: {_AGAIN}") from None
+
+
+def _tensors(path: Path, weights: Mapping[Any, Any]) -> dict[str, Tensor]:
+    for name, value in weights.items():
+        if not isinstance(name, str) or not isinstance(value, Tensor):
+            raise CheckpointError(
+                f"{path.name} has a {type(value).__name__} under {name!r} where a state dict has tensors: save the weights "
+                f"under one of the keys {', '.join(WEIGHT_KEYS)}"
+            )
+    return dict(weights)
