@@ -1,7 +1,7 @@
 """What an operator is to the rest of the house: its names, its operands' axes, and the check that shapes fit them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 DOMAIN = "gaussport"
 """ONNX domain, TensorRT plugin namespace and torch.library namespace: one word for all three."""
@@ -33,7 +33,7 @@ class Operator:
     name: str
     folder: str
     operands: tuple[Operand, ...]
-    attributes: Mapping[str, float | int] = field(default_factory=dict)
+    attributes: tuple[tuple[str, float | int], ...] = ()
     rule: Callable[[Mapping[str, int]], str | None] = lambda _sizes: None
 
     @property

@@ -14,5 +14,5 @@ OPERATOR = Operator(
         Operand("log_prior", "P K"),
         Operand("key_mask", "B N", optional=True),
     ),
-    attributes={"epsilon": 1e-6, "causal": 0},
+    attributes=(("epsilon", 1e-6), ("causal", 0)),
 )

@@ -1,0 +1,50 @@
+"""Every operator's ONNX side: the translation table for torch's exporter, and bodies for the nodes of a model."""
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import onnx
+import torch
+
+from gaussport.plugins.onnx_node import OnnxOperator
+from gaussport.plugins.operator import DOMAIN, OPSET_VERSION
+from gaussport.plugins.registry import operators
+
+
+@cache
+def onnx_operators() -> MappingProxyType[str, OnnxOperator]:
+    """Every operator by its ONNX name."""
+    modules = (importlib.import_module(f"gaussport.plugins.{operator.folder}.onnx_op") for operator in operators())
+    return MappingProxyType({module.ONNX.operator.name: module.ONNX for module in modules})
+
+
+def translation_table() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """`custom_translation_table` for `torch.onnx.export(..., dynamo=True)`."""
+    table: dict[Callable[..., Any], Callable[..., Any]] = {}
+    for entry in onnx_operators().values():
+        packet = getattr(getattr(torch.ops, DOMAIN), entry.operator.folder)
+        table[packet.default] = entry.translate
+    return table
+
+
+def attach_bodies(model: onnx.ModelProto) -> None:
+    """Give each custom node of `model` its function body, in place.
+
+    When nodes of one operator need different bodies, they are told apart by the function's overload name (IR 10); when
+    they agree, as they do in every model but a mixed one, no overload is written and any runtime finds the body.
+    """
+    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    for name, entry in onnx_operators().items():
+        nodes = [node for node in model.graph.node if node.domain == DOMAIN and node.op_type == name]
+        variants = sorted({entry.variant(node) for node in nodes})
+        for variant in variants:
+            body = entry.function(opset, variant)
+            body.overload = variant if len(variants) > 1 else ""
+            model.functions.append(body)
+        for node in nodes:
+            node.overload = entry.variant(node) if len(variants) > 1 else ""
+    if not any(entry.domain == DOMAIN for entry in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, OPSET_VERSION))
