@@ -1,0 +1,305 @@
+"""The queue of one model: requests come in with one or more images, batches go to the runtime, rows go back.
+
+    place(images) ──decode──▶ Place.answer(rows) ──▶ queue ──▶ batch ──▶ runtime ──▶ rows to their requests
+
+The queue is counted in images and bounded, including those still being decoded. A batch closes when it is full or when
+its oldest request has waited `max_delay_ms`. Whoever left (deadline, disconnect) is gone before a batch forms. A batch
+that fails is run again request by request, so that only those at fault fail. All times are monotonic.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaussport.serving.errors import RequestError
+
+Rows = NDArray[np.float32]
+log = logging.getLogger("gaussport.serving")
+
+_RATE_MEMORY = 0.8  # of the measured rate is kept when a new batch is measured
+_RETRY_AFTER_LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """How batches form and how much may wait."""
+
+    max_batch: int
+    max_delay_ms: float = 2.0
+    queue_size: int = 256
+    """Images that wait or are being decoded; those inside the runtime no longer count."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The logits [n, K] of a request's rows, in their order, and where its time went."""
+
+    logits: Rows
+    queue_s: float
+    inference_s: float
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """One request's rows, of which `taken` are in or through a batch and `done` are answered."""
+
+    rows: Rows
+    deadline: float
+    arrived: float
+    place: "Place"
+    answer: asyncio.Future[Answer]
+    taken: int = 0
+    done: int = 0
+    started: float = 0.0
+    inference_s: float = 0.0
+    logits: Rows | None = None
+
+    @property
+    def left(self) -> int:
+        return len(self.rows) - self.taken
+
+    def deliver(self, start: int, logits: Rows, seconds: float) -> None:
+        """Store the logits of rows start, start + 1, …; the last ones complete the answer."""
+        if self.answer.done():
+            return
+        if self.logits is None:
+            self.logits = np.empty((len(self.rows), *logits.shape[1:]), dtype=np.float32)
+        self.logits[start : start + len(logits)] = logits
+        self.done += len(logits)
+        self.inference_s += seconds
+        if self.done == len(self.rows):
+            self.answer.set_result(Answer(self.logits, self.started - self.arrived, self.inference_s))
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows start … start + count of one request, in one batch."""
+
+    request: _Waiting
+    start: int
+    count: int
+
+    @property
+    def rows(self) -> Rows:
+        return self.request.rows[self.start : self.start + self.count]
+
+
+class Place:
+    """Room in the queue for a request's images, held from before they are decoded until a batch takes them."""
+
+    def __init__(self, batcher: "Batcher", images: int) -> None:
+        self._batcher = batcher
+        self._images = images
+        batcher.held += images
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.keep(0)
+
+    def keep(self, images: int) -> None:
+        """Give back what is held beyond this many images."""
+        self._batcher.held -= self._images - images
+        self._images = images
+
+    def take(self, images: int) -> None:
+        self.keep(self._images - images)
+
+    async def answer(self, rows: Rows, deadline: float, urgent: bool = False) -> Answer:
+        """Queue the rows and wait. `deadline` is in the batcher's clock."""
+        if not 0 < len(rows) <= self._images:
+            raise ValueError(f"{len(rows)} rows in a place for {self._images}")
+        self.keep(len(rows))
+        return await self._batcher.wait_for(self, rows, deadline, urgent)
+
+
+@dataclass
+class Batcher:
+    """One queue and one worker, for the life of a model. `run` is called in a thread of its own, never twice at once."""
+
+    run: Callable[[Rows], Rows]
+    limits: BatchLimits
+    observe: Callable[[int, float], None] = lambda size, seconds: None
+    """Called with each batch's size and seconds."""
+    clock: Callable[[], float] = time.monotonic
+    held: int = 0
+    """Images that count against the queue's bound."""
+    _urgent: deque[_Waiting] = field(default_factory=deque)
+    _normal: deque[_Waiting] = field(default_factory=deque)
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "inference"))
+    _worker: asyncio.Task[None] | None = None
+    _closed: bool = False
+    _images_per_s: float = 0.0
+
+    def start(self) -> None:
+        """Begin to serve, on the running event loop."""
+        self._worker = asyncio.create_task(self._serve(), name="batcher")
+
+    async def close(self) -> None:
+        """Refuse what waits and what comes, let the batch in the runtime end, and stop."""
+        self._closed = True
+        for request in (*self._urgent, *self._normal):
+            request.fail(_draining())
+        self._arrived.set()
+        if self._worker is not None:
+            await self._worker
+        await asyncio.to_thread(self._executor.shutdown, wait=True)
+
+    def place(self, images: int) -> Place:
+        """Room for a request, or RequestError: 429 with the time after which there will be, 503 when closing."""
+        if self._closed:
+            raise _draining()
+        if images > self.limits.queue_size:
+            raise RequestError(
+                f"{images} images in one request and the queue holds {self.limits.queue_size}: send fewer", "too_many_images"
+            )
+        if self.held + images > self.limits.queue_size:
+            wait_s = self.retry_after_s()
+            raise RequestError(f"the queue is full ({self.held} images): retry after {wait_s} s", "queue_full", wait_s)
+        return Place(self, images)
+
+    def retry_after_s(self) -> int:
+        """Whole seconds until what waits now will have been answered at the measured rate."""
+        if not self._images_per_s:
+            return 1
+        return min(_RETRY_AFTER_LIMIT_S, max(1, math.ceil(self.held / self._images_per_s)))
+
+    async def wait_for(self, place: Place, rows: Rows, deadline: float, urgent: bool) -> Answer:
+        if self._closed:
+            raise _draining()
+        now = self.clock()
+        request = _Waiting(rows, deadline, now, place, asyncio.get_running_loop().create_future())
+        queue = self._urgent if urgent else self._normal
+        queue.append(request)
+        self._arrived.set()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - now)):
+                return await request.answer
+        except TimeoutError:
+            raise _too_late() from None
+        finally:
+            request.answer.cancel()
+            if request.left:
+                with contextlib.suppress(ValueError):
+                    queue.remove(request)
+
+    async def _serve(self) -> None:
+        while not self._closed:
+            await self._batch_due()
+            parts = self._form()
+            if parts:
+                await self._answer(parts)
+
+    async def _batch_due(self) -> None:
+        """Return when the next batch should close, or the batcher does."""
+        while not self._closed:
+            self._arrived.clear()
+            oldest = min((queue[0].arrived for queue in (self._urgent, self._normal) if queue), default=None)
+            if oldest is None:
+                await self._arrived.wait()
+                continue
+            remaining_s = oldest + self.limits.max_delay_ms / 1000 - self.clock()
+            if remaining_s <= 0 or self._is_full():
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(remaining_s):
+                    await self._arrived.wait()
+
+    def _is_full(self) -> bool:
+        count = 0
+        for request in (*self._urgent, *self._normal):
+            count += request.left
+            if count >= self.limits.max_batch:
+                return True
+        return False
+
+    def _form(self) -> list[_Part]:
+        """Take up to max_batch rows, the urgent first, each queue in its order; a large request is split."""
+        parts: list[_Part] = []
+        room, now = self.limits.max_batch, self.clock()
+        for queue in (self._urgent, self._normal):
+            while queue and room:
+                request = queue[0]
+                if now >= request.deadline:
+                    request.fail(_too_late())
+                if request.answer.done():
+                    queue.popleft()
+                    continue
+                count = min(room, request.left)
+                parts.append(_Part(request, request.taken, count))
+                if request.taken == 0:
+                    request.started = now
+                request.taken += count
+                request.place.take(count)
+                room -= count
+                if request.left == 0:
+                    queue.popleft()
+        return parts
+
+    async def _answer(self, parts: list[_Part]) -> None:
+        try:
+            await self._run(parts)
+        except Exception as error:  # noqa: BLE001 - whatever the runtime raises, the worker must live on
+            log.warning("a batch of %d requests failed and is run one by one: %s", len(parts), error)
+            for part in parts:
+                try:
+                    await self._run([part])
+                except Exception as fault:  # noqa: BLE001 - as above
+                    part.request.fail(_model_failed(fault))
+
+    async def _run(self, parts: list[_Part]) -> None:
+        rows = parts[0].rows if len(parts) == 1 else np.concatenate([part.rows for part in parts])
+        began = self.clock()
+        logits = await asyncio.get_running_loop().run_in_executor(self._executor, self.run, rows)
+        seconds = self.clock() - began
+        if len(logits) != len(rows):
+            raise ValueError(f"the model answered {len(logits)} rows for {len(rows)}")
+        self._measure(len(rows), seconds)
+        for part, answer in zip(parts, _split(logits, parts), strict=True):
+            part.request.deliver(part.start, answer, seconds)
+
+    def _measure(self, images: int, seconds: float) -> None:
+        rate = images / max(seconds, 1e-6)
+        memory = _RATE_MEMORY if self._images_per_s else 0.0
+        self._images_per_s = memory * self._images_per_s + (1 - memory) * rate
+        self.observe(images, seconds)
+
+
+def _split(logits: Rows, parts: Iterable[_Part]) -> Iterable[Rows]:
+    offset = 0
+    for part in parts:
+        yield logits[offset : offset + part.count]
+        offset += part.count
+
+
+def _draining() -> RequestError:
+    return RequestError("the server is stopping: send the request to another one", "draining", retry_after_s=1)
+
+
+def _too_late() -> RequestError:
+    return RequestError("the deadline passed before the answer was ready: allow more time or send less", "deadline_passed")
+
+
+def _model_failed(fault: Exception) -> RequestError:
+    if isinstance(fault, RequestError):
+        return fault
+    error = RequestError(f"the model failed on these pixels: {fault}", "model_failed")
+    error.__cause__ = fault
+    return error

@@ -1,0 +1,140 @@
+"""The limits that hold while a body streams in, before any parser: bytes sent, bytes after decompression, time taken.
+
+Pure ASGI, because a check of Content-Length alone lets a chunked upload through. `Content-Encoding: gzip` and `deflate`
+are undone here, so that everybody behind sees plain bytes, counted.
+"""
+
+import asyncio
+import time
+import zlib
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gaussport.serving.errors import RequestError
+
+_LINGER_S = 2.0
+"""How long an oversized body is read and dropped before the answer, so that a client still sending can hear it."""
+_ENCODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+@dataclass(frozen=True)
+class BodyLimit:
+    """Middleware that gives the application a `receive` with limits. RequestError: 408, 413, or 400 for broken gzip."""
+
+    app: ASGIApp
+    limit_bytes: int
+    timeout_s: float
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        await self.app(scope, _LimitedBody(receive, Headers(scope=scope), self).receive, send)
+
+
+class _LimitedBody:
+    def __init__(self, receive: Receive, headers: Headers, limits: BodyLimit) -> None:
+        self._receive = receive
+        self._limits = limits
+        self._deadline = time.monotonic() + limits.timeout_s
+        self._announced = headers.get("content-length", "")
+        self._waits_for_leave = "expect" in headers
+        self._encoding = headers.get("content-encoding", "identity").strip().lower()
+        self._inflate: _Inflate | None = None
+        self._size = 0
+        self._complete = False
+        self._begun = False
+
+    async def receive(self) -> Message:
+        if self._complete:
+            return await self._receive()  # from here on only http.disconnect can come
+        if not self._begun:
+            await self._begin()
+        message = await self._next()
+        if message["type"] != "http.request":
+            return message
+        self._complete = not message.get("more_body", False)
+        body = message.get("body", b"")
+        self._size += len(body)
+        if self._size > self._limits.limit_bytes:
+            await self._refuse()
+        if self._inflate is not None:
+            body = await asyncio.to_thread(self._inflate.feed, body, self._limits.limit_bytes, self._complete)
+            if body is None:
+                await self._refuse()
+        return {**message, "body": body}
+
+    async def _begin(self) -> None:
+        self._begun = True
+        if self._announced.isdecimal() and len(self._announced) < 20 and int(self._announced) > self._limits.limit_bytes:
+            await self._refuse()
+        if self._encoding not in ("identity", ""):
+            if self._encoding not in _ENCODINGS:
+                raise RequestError("this Content-Encoding is unknown: send gzip, deflate or none", "unsupported_media_type")
+            self._inflate = _Inflate(_ENCODINGS[self._encoding])
+
+    async def _next(self) -> Message:
+        try:
+            async with asyncio.timeout(max(0.0, self._deadline - time.monotonic())):
+                return await self._receive()
+        except TimeoutError:
+            seconds = self._limits.timeout_s
+            raise RequestError(f"the body did not arrive within {seconds:g} s: send it faster", "body_too_slow") from None
+
+    async def _refuse(self) -> None:
+        if not self._waits_for_leave:
+            await self._drop_rest()
+        raise RequestError(f"the body is larger than {self._limits.limit_bytes:,} bytes: send less", "body_too_large")
+
+    async def _drop_rest(self) -> None:
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                while not self._complete:
+                    message = await self._receive()
+                    self._complete = message["type"] != "http.request" or not message.get("more_body", False)
+        except TimeoutError:
+            pass
+
+
+class _Inflate:
+    """Decompression that stops at the limit, however small the input was."""
+
+    def __init__(self, window_bits: int) -> None:
+        self._bits = window_bits
+        self._stream = zlib.decompressobj(window_bits)
+        self._size = 0
+        self._any = False
+
+    def feed(self, data: bytes, limit_bytes: int, last: bool) -> bytes | None:
+        """The plain bytes of this piece; None when they exceed the limit."""
+        plain: list[bytes] = []
+        try:
+            while data:
+                if self._stream.eof:
+                    self._stream = zlib.decompressobj(self._bits)  # gzip files may be several, one after another
+                room = limit_bytes - self._size + 1
+                piece = self._decompress(data, room)
+                self._size += len(piece)
+                if self._size > limit_bytes:
+                    return None
+                plain.append(piece)
+                data = self._stream.unused_data or self._stream.unconsumed_tail
+        except zlib.error as error:
+            raise RequestError(f"the compressed body is damaged: {error}", "malformed_encoding") from None
+        if last and self._any and not self._stream.eof:
+            raise RequestError("the compressed body is truncated", "malformed_encoding")
+        return b"".join(plain)
+
+    def _decompress(self, data: bytes, room: int) -> bytes:
+        first, self._any = not self._any, True
+        try:
+            return self._stream.decompress(data, room)
+        except zlib.error:
+            if not first or self._bits != 15:
+                raise
+            # "deflate" means zlib's format, but some senders leave its header out.
+            self._bits = -15
+            self._stream = zlib.decompressobj(self._bits)
+            return self._stream.decompress(data, room)

@@ -1,0 +1,136 @@
+"""The one place where errors become HTTP: every code has its status here, every error body its three fields.
+
+`{"error": "<one sentence>", "code": "<stable word>", "request_id": "…"}`: `error` is a string on both faces, because
+clients of the Open Inference Protocol expect one. A 500 is a bug of ours and says nothing but the request id.
+"""
+
+import logging
+from collections.abc import Mapping
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from gaussport.errors import GaussportError, ImageError, ServingError
+
+log = logging.getLogger("gaussport.serving")
+
+STATUS = {
+    "empty_body": 400,
+    "empty_image": 400,
+    "malformed_json": 400,
+    "malformed_base64": 400,
+    "malformed_multipart": 400,
+    "malformed_encoding": 400,
+    "malformed_request": 400,
+    "malformed_http": 400,
+    "malformed_tensor": 400,
+    "not_finite": 400,
+    "bad_parameter": 400,
+    "too_many_images": 400,
+    "not_found": 404,
+    "unknown_model": 404,
+    "unknown_version": 404,
+    "unknown_output": 404,
+    "method_not_allowed": 405,
+    "body_too_slow": 408,
+    "body_too_large": 413,
+    "not_an_image": 415,
+    "unsupported_media_type": 415,
+    "too_many_pixels": 422,
+    "side_ratio": 422,
+    "image_damaged": 422,
+    "queue_full": 429,
+    "client_gone": 499,
+    "internal": 500,
+    "model_failed": 500,
+    "draining": 503,
+    "not_ready": 503,
+    "deadline_passed": 504,
+}
+_CLOSING = {"body_too_slow", "body_too_large"}
+"""After these the rest of the body is still on its way: the connection cannot carry a second request."""
+
+
+class RequestError(ServingError):
+    """A request that is answered with an error. `code` is a key of `STATUS`."""
+
+    def __init__(self, message: str, code: str, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+
+def error_content(message: str, code: str, request_id: str) -> dict[str, str]:
+    return {"error": message, "code": code, "request_id": request_id}
+
+
+def error_response(
+    message: str, code: str, request_id: str, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer to a request that failed."""
+    headers = dict(headers or {})
+    if code in _CLOSING:
+        headers["Connection"] = "close"
+    content = orjson.dumps(error_content(message, code, request_id))
+    return Response(content, status or STATUS[code], headers, "application/json")
+
+
+def request_id_of(request: Request) -> str:
+    return str(request.scope.get("gaussport.request_id", ""))
+
+
+def install(app: FastAPI) -> None:
+    """Let the application answer every expected error, its own and the framework's, in this form."""
+    app.add_exception_handler(GaussportError, _ours)
+    app.add_exception_handler(HTTPException, _frameworks)
+    app.add_exception_handler(RequestValidationError, _parameters)
+    app.add_exception_handler(ClientDisconnect, _gone)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestError | ImageError):
+        raise error
+    if STATUS[error.code] == 500:
+        return internal_error(request_id_of(request), error)
+    headers = {}
+    if isinstance(error, RequestError) and error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    return error_response(str(error), error.code, request_id_of(request), headers=headers)
+
+
+def internal_error(request_id: str, error: BaseException) -> Response:
+    """A fault of ours: the log has the traceback, the client the id to quote."""
+    log.error("request %s failed", request_id, exc_info=error)
+    return error_response(f"internal error, quote request id {request_id}", "internal", request_id)
+
+
+async def _frameworks(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        message, code = "no such path: see /docs for what there is", "not_found"
+    elif error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        message, code = f"this path does not take {_printable(request.method)}: use {allowed}", "method_not_allowed"
+    else:
+        message, code = _printable(str(error.detail)), "malformed_request"
+    return error_response(message, code, request_id_of(request), error.status_code, error.headers)
+
+
+async def _parameters(request: Request, error: Exception) -> Response:
+    """Names the first parameter at fault. Never echoes its value: that may be anything, a NaN or a lone surrogate."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:])
+    return error_response(f"parameter {where}: {first['msg']}", "bad_parameter", request_id_of(request))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return error_response("the client closed the connection", "client_gone", request_id_of(request))
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text[:100])

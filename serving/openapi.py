@@ -1,0 +1,119 @@
+"""The request bodies in `/openapi.json`. The routes read them by hand, so FastAPI cannot know them."""
+
+from typing import Any
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_TEXT = {"type": "string", "description": "base64, or a data URI"}
+_ERROR = {
+    "type": "object",
+    "required": ["error", "code", "request_id"],
+    "properties": {"error": {"type": "string"}, "code": {"type": "string"}, "request_id": {"type": "string"}},
+}
+
+
+def _errors(**meanings: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": _ERROR}}
+    return {status[1:]: {"description": meaning, "content": content} for status, meaning in meanings.items()}
+
+
+_COMMON_ERRORS = _errors(
+    _400="malformed", _404="unknown model", _408="body too slow", _413="body too large", _415="not an image",
+    _422="an image that cannot be used", _429="queue full, see Retry-After", _503="stopping", _504="deadline passed",
+)  # fmt: skip
+
+_PREDICTION = {
+    "type": "object",
+    "properties": {"label": {"type": "string"}, "index": {"type": "integer"}, "probability": {"type": "number"}},
+}
+_RESULT = {
+    "type": "object",
+    "properties": {
+        "predictions": {"type": "array", "items": _PREDICTION},
+        "warnings": {"type": "array", "items": {"type": "string"}},
+        "error": {"type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}}},
+    },
+}
+_STEPS = ("queue", "decode", "inference", "total")
+
+CLASSIFY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "image/*": _BINARY,
+            "application/octet-stream": _BINARY,
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": {"type": "array", "items": {"type": "string", "format": "binary"}}},
+                }
+            },
+            "application/json": {
+                "schema": {
+                    "oneOf": [
+                        {"type": "object", "required": ["image"], "properties": {"image": _TEXT}},
+                        {
+                            "type": "object",
+                            "required": ["images"],
+                            "properties": {"images": {"type": "array", "minItems": 1, "items": _TEXT}},
+                        },
+                    ]
+                }
+            },
+        },
+    },
+    "responses": {
+        "200": {
+            "description": "one result for each image, in order",
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "properties": {
+                            "model": {"type": "string"},
+                            "version": {"type": "string"},
+                            "request_id": {"type": "string"},
+                            "results": {"type": "array", "items": _RESULT},
+                            "timing_ms": {"type": "object", "properties": {step: {"type": "number"} for step in _STEPS}},
+                        },
+                    }
+                }
+            },
+        },
+        **_COMMON_ERRORS,
+    },
+}
+
+_TENSOR = {
+    "type": "object",
+    "required": ["name", "shape", "datatype"],
+    "properties": {
+        "name": {"type": "string", "description": "`pixels` (FP32 [N, C, H, W]) or `image` (BYTES [N], encoded pictures)"},
+        "shape": {"type": "array", "items": {"type": "integer"}},
+        "datatype": {"type": "string", "enum": ["FP32", "BYTES"]},
+        "parameters": {"type": "object"},
+        "data": {"type": "array", "items": {}},
+    },
+}
+
+INFER: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["inputs"],
+                    "properties": {
+                        "id": {"type": "string"},
+                        "parameters": {"type": "object"},
+                        "inputs": {"type": "array", "items": _TENSOR},
+                        "outputs": {"type": "array", "items": {"type": "object"}},
+                    },
+                }
+            },
+            "application/octet-stream": _BINARY,
+        },
+    },
+    "responses": {"200": {"description": "output tensors, as JSON or binary"}, **_COMMON_ERRORS},
+}

@@ -1,0 +1,20 @@
+"""From logits to labels: the same arithmetic for the server and for `gaussport classify`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Softmax over the labels, in float64."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    normalised: NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
+    return normalised
+
+
+def best(row: NDArray[np.float64], labels: Sequence[str], top_k: int) -> list[dict[str, Any]]:
+    """The top_k labels of one row of probabilities, best first; equal ones by index."""
+    order = np.argsort(-row, kind="stable")[:top_k].tolist()
+    return [{"label": labels[index], "index": index, "probability": float(row[index])} for index in order]

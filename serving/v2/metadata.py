@@ -1,0 +1,51 @@
+"""What the protocol says of server and models, in the words that Triton's clients look for.
+
+Metadata and configuration name one input and one output, because NVIDIA's image client refuses more; `image` (BYTES)
+and `probabilities` are answered all the same.
+"""
+
+from typing import Any
+
+from gaussport import __version__
+from gaussport.serving.served_model import ServedModel
+
+EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration")
+
+
+def server() -> dict[str, Any]:
+    return {"name": "gaussport", "version": __version__, "extensions": list(EXTENSIONS)}
+
+
+def model(served: ServedModel) -> dict[str, Any]:
+    manifest = served.manifest
+    return {
+        "name": served.name,
+        "versions": [served.version],
+        "platform": "onnxruntime_onnx",
+        "inputs": [_tensor(manifest.input.name, manifest.preprocessing.tensor_shape)],
+        "outputs": [_tensor(manifest.output.name, (len(served.labels),))],
+    }
+
+
+def config(served: ServedModel) -> dict[str, Any]:
+    manifest = served.manifest
+    return {
+        "name": served.name,
+        "platform": "onnxruntime_onnx",
+        "backend": "onnxruntime",
+        "max_batch_size": served.max_batch,
+        "input": [
+            {
+                "name": manifest.input.name,
+                "data_type": "TYPE_FP32",
+                "format": "FORMAT_NCHW",
+                "dims": list(manifest.preprocessing.tensor_shape),
+            }
+        ],
+        "output": [{"name": manifest.output.name, "data_type": "TYPE_FP32", "dims": [len(served.labels)]}],
+        "dynamic_batching": {"max_queue_delay_microseconds": int(served.batcher.limits.max_delay_ms * 1000)},
+    }
+
+
+def _tensor(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"name": name, "datatype": "FP32", "shape": [-1, *shape]}
