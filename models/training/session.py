@@ -1,0 +1,88 @@
+"""A whole training run, from a preset's and a data set's name to a checkpoint file, with a progress bar on stderr."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gaussport.models.checkpoint import Checkpoint, write_checkpoint
+from gaussport.models.config import ClassifierConfig
+from gaussport.models.data import DataSet, data_set
+from gaussport.models.presets import preset
+from gaussport.models.training.accuracy import accuracy
+from gaussport.models.training.loop import Step, train
+from gaussport.models.training.settings import Augmentation, TrainingSettings
+from gaussport.models.training.state import state_path
+from gaussport.models.training.tensors import pixel_tensors
+
+
+def train_to_file(
+    preset_name: str, data_name: str, output: Path, options: dict[str, Any], threads: int, resume: bool
+) -> dict[str, Any]:
+    """Train and write the checkpoint `output`; `options` are fields of TrainingSettings. Returns what a person or a
+    machine wants to know about the run. The state beside `output` is removed once the checkpoint is whole.
+
+    Raises:
+        ConfigurationError, DataError, CheckpointError, UsageError: as the steps do.
+    """
+    torch.set_num_threads(threads)
+    started = time.monotonic()
+    data = data_set(data_name)
+    config = replace(preset(preset_name), classes=len(data.labels))
+    settings = TrainingSettings(augmentation=Augmentation(mirror=data.mirrors), **options)
+    with _bar() as bar:
+        checkpoint = _trained(config, data, settings, state_path(output), resume, bar)
+    write_checkpoint(output, checkpoint)
+    state_path(output).unlink(missing_ok=True)
+    return {
+        "output": str(output),
+        "preset": preset_name,
+        "data": data.name,
+        "epochs": settings.epochs,
+        "batch_size": settings.batch_size,
+        "learning_rate": settings.learning_rate,
+        "seed": settings.seed,
+        "threads": threads,
+        "parameters": sum(tensor.numel() for tensor in checkpoint.state_dict.values()),
+        "trained_on": len(data.train),
+        "held_out": len(data.held_out),
+        "held_out_accuracy": checkpoint.metrics["held_out_accuracy"],
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def _trained(
+    config: ClassifierConfig, data: DataSet, settings: TrainingSettings, state: Path, resume: bool, bar: Progress
+) -> Checkpoint:
+    def reading(pictures: Iterable[Image.Image], total: int) -> Iterable[Image.Image]:
+        return bar.track(pictures, total=total, description="reading pictures")
+
+    pictures, held_out, spec = pixel_tensors(data, config, reading)
+    task = bar.add_task("training", total=None)
+
+    def watch(step: Step) -> None:
+        reached = "" if step.held_out is None else f", {step.held_out:.1%} held out"
+        text = f"epoch {step.epoch}/{step.epochs}, loss {step.loss:.3f}"
+        if step.held_out is not None:
+            bar.console.print(text + reached, highlight=False)
+        bar.update(task, completed=step.step, total=step.steps, description=text)
+
+    classifier = train(config, pictures, held_out, spec, settings, state, resume, watch)
+    return Checkpoint(
+        config=config,
+        state_dict={name: tensor.detach().clone() for name, tensor in classifier.state_dict().items()},
+        preprocessing=spec,
+        labels=data.labels,
+        metrics={"held_out_accuracy": accuracy(classifier, held_out, spec), "held_out_pictures": float(len(held_out))},
+    )
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True))
