@@ -24,7 +24,7 @@ def read_safetensors(path: Path) -> Stored:
             description = _description(path, (file.metadata() or {}).get(METADATA_KEY))
             return Stored({name: file.get_tensor(name) for name in file.keys()}, description)  # noqa: SIM118 - not a dict
     except SafetensorError as error:
-        if "IncompleteBuffer" in str(error):
+        if "not fully covered" in str(error):
             raise CheckpointError(
                 f"{path.name} is truncated, or its header does not describe it ({error}): download or copy it again"
             ) from None

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import torch
 from torch import Tensor
@@ -53,7 +54,8 @@ def _load(path: Path, container: Container) -> object:
         raise CheckpointError(f"{path.name} is a pickle that holds more than tensors, or is damaged: {_AGAIN}") from None
     except Exception as error:  # noqa: BLE001 - EOFError, RuntimeError, KeyError, struct.error and more, by kind of damage
         if container is Container.TORCH_ZIP:
-            reason = "a truncated zip archive" if "central directory" in str(error) else "not a whole PyTorch archive"
+            # A zip's table of contents is its last part.
+            reason = "a zip archive, but not PyTorch's" if is_zipfile(path) else "a truncated zip archive"
             raise CheckpointError(f"{path.name} is {reason}: {_AGAIN}") from None
         raise CheckpointError(f"{path.name} is a truncated or damaged pickle: {_AGAIN}") from None
 
