@@ -21,7 +21,7 @@ def custom_calls(module: nn.Module, pixels: torch.Tensor) -> Counter[str]:
 
 class _Watcher(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: Counter[str] = Counter()
 
     def __torch_dispatch__(

@@ -1,7 +1,7 @@
 """The last look at a graph before it is written: what every model that we ship has, and what none has."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 from onnx import TensorProto
@@ -32,9 +32,9 @@ def check_graph(model: onnx.ModelProto, opset: int, calls: Mapping[str, int]) ->
         raise ExportError(f"{name} is float64, which is slow everywhere and missing on GPUs: use float32 in the module")
 
 
-def all_nodes(nodes: "Iterator[onnx.NodeProto] | object") -> Iterator[onnx.NodeProto]:
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """The nodes and those of the graphs inside them."""
-    for node in nodes:  # type: ignore[attr-defined]
+    for node in nodes:
         yield node
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:

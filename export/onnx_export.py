@@ -53,11 +53,6 @@ def export_onnx(module: nn.Module, shape: tuple[int, int, int], opset: int = DEF
     return proto
 
 
-def serialize(model: onnx.ModelProto) -> bytes:
-    """The bytes of a model file, equal for equal models."""
-    return model.SerializeToString(deterministic=True)
-
-
 def _trace(module: nn.Module, pixels: torch.Tensor, opset: int) -> ir.Model:
     try:
         with quiet_exporter():

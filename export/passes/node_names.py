@@ -15,8 +15,5 @@ def name_nodes(model: ir.Model, _parameters: Mapping[str, NDArray[np.generic]]) 
     taken: set[str] = set()
     for node in model.graph.all_nodes():
         path = module_path(node)
-        if node.domain == DOMAIN:
-            name = path or node.op_type
-        else:
-            name = f"{path}/{node.op_type}" if path else node.op_type
-        node.name = unused(name, taken)
+        parts = [path] if node.domain == DOMAIN and path else [path, node.op_type]
+        node.name = unused("/".join(filter(None, parts)), taken)

@@ -1,0 +1,46 @@
+"""How far an exported model's answers may lie from PyTorch's, with the reason. The one place that says so.
+
+A fixed number fails good models and passes bad ones: logits of 1e4 cannot agree to 1e-5, and logits of 1e-6 always do.
+So the tolerance is relative to the largest logit, and follows what the model does with rounding errors of its own:
+
+    tolerance = scale · floor            for a model that damps rounding errors (most do)
+    tolerance = 8 · own rounding         for one that amplifies them: PyTorch's float32 against PyTorch's float64
+    tolerance ≤ scale · ceiling          always: beyond it the answer itself is not to be trusted
+"""
+
+from dataclasses import dataclass
+
+FLOORS = {
+    "fp32": 2e-5,  # 170 float32 roundings; measured: 3e-7 (tiny) to 1e-6 (12 layers) between torch and ONNX Runtime
+    "fp16": 1e-2,  # 10 float16 roundings: one for each layer in the residual stream
+    "bf16": 8e-2,  # 10 bfloat16 roundings
+}
+CEILINGS = {"fp32": 1e-2, "fp16": 1e-1, "bf16": 2e-1}  # more than this changes which class wins
+OWN_ROUNDINGS = 8  # two float32 programs are each one such error from the truth; the rest is luck of the inputs
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Largest allowed absolute difference of a logit, and what it was made from."""
+
+    absolute: float
+    scale: float
+    """Largest absolute logit that PyTorch gave for any of the probes."""
+    own_rounding: float
+    """Largest difference between PyTorch in float32 and in float64."""
+    precision: str
+
+    @property
+    def reason(self) -> str:
+        floor = FLOORS[self.precision] * self.scale
+        if self.absolute > floor:
+            kind = f"{OWN_ROUNDINGS} × PyTorch's own rounding error of {self.own_rounding:.1e}"
+        else:
+            kind = f"{FLOORS[self.precision]:.0e} × the largest logit, {self.scale:.3g}"
+        return f"{self.absolute:.1e} = {kind} ({self.precision})"
+
+
+def tolerance_for(precision: str, scale: float, own_rounding: float = 0.0) -> Tolerance:
+    """The tolerance of a model of that precision whose largest logit is `scale`."""
+    absolute = max(FLOORS[precision] * scale, OWN_ROUNDINGS * own_rounding)
+    return Tolerance(min(absolute, CEILINGS[precision] * scale), scale, own_rounding, precision)

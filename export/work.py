@@ -1,0 +1,96 @@
+"""The steps of an export, by name: the heavy half of `pipeline`, imported when there is work to do."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+
+from gaussport.export.bundle.manifest import MODEL_FILE, REPORT_FILE, FileRecord, Manifest, TensorSpec
+from gaussport.export.model_file import serialize
+from gaussport.export.onnx_export import export_onnx
+from gaussport.export.probes import Probes
+from gaussport.export.proof import Proof, prove
+from gaussport.export.provenance import provenance_of
+from gaussport.export.report import report_json, report_markdown
+from gaussport.models.checkpoint import Checkpoint, build_classifier, read_checkpoint
+from gaussport.plugins import DOMAIN
+
+__all__ = [
+    "Probes",
+    "build_classifier",
+    "export_onnx",
+    "graph_summary",
+    "manifest_of",
+    "prove",
+    "read_checkpoint",
+    "tensor_spec",
+    "write_model",
+    "write_reports",
+]
+
+
+def write_model(model: onnx.ModelProto, folder: Path) -> bytes:
+    """Write the model file and read it back: what is proved is what is on the disk."""
+    path = folder / MODEL_FILE
+    path.write_bytes(serialize(model))
+    return path.read_bytes()
+
+
+def write_reports(folder: Path, name: str, proof: Proof, graph: dict[str, Any]) -> None:
+    """Write `report.json` and `report.md`."""
+    (folder / REPORT_FILE).write_text(report_json(proof, graph), encoding="utf-8")
+    (folder / REPORT_FILE).with_suffix(".md").write_text(report_markdown(name, proof, graph), encoding="utf-8")
+
+
+def graph_summary(model: onnx.ModelProto, file_bytes: int) -> dict[str, Any]:
+    """What the graph holds, for the report."""
+    weights = sum(int(np.prod(tensor.dims)) for tensor in model.graph.initializer)
+    return {
+        "opset": opset_of(model, ""),
+        "ir version": model.ir_version,
+        "file bytes": file_bytes,
+        "stored numbers": weights,
+        "nodes": len(model.graph.node),
+        "custom nodes": dict(Counter(node.op_type for node in model.graph.node if node.domain == DOMAIN)),
+    }
+
+
+def manifest_of(
+    checkpoint: Checkpoint, model: onnx.ModelProto, name: str, max_batch: int, files: dict[str, FileRecord]
+) -> Manifest:
+    """The manifest of a proved model; names, axes, types and versions are read from the graph itself."""
+    custom = opset_of(model, DOMAIN)
+    return Manifest(
+        name=name,
+        family=checkpoint.config.family,
+        config=checkpoint.config.to_json(),
+        labels=checkpoint.labels,
+        preprocessing=checkpoint.preprocessing,
+        input=tensor_spec(model.graph.input[0]),
+        output=tensor_spec(model.graph.output[0]),
+        max_batch=max_batch,
+        opset=opset_of(model, "") or 0,
+        operators={} if custom is None else {DOMAIN: custom},
+        precision="fp32",
+        provenance=provenance_of(checkpoint),
+        # JSON has no NaN, and a metric that is none tells nothing.
+        metrics={key: number for key, number in checkpoint.metrics.items() if np.isfinite(number)},
+        files=files,
+    )
+
+
+def opset_of(model: onnx.ModelProto, domain: str) -> int | None:
+    """The version of a domain that the model imports."""
+    same = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
+    return next((entry.version for entry in model.opset_import if entry.domain in same), None)
+
+
+def tensor_spec(value: onnx.ValueInfoProto) -> TensorSpec:
+    """Name, type and axes of a graph's input or output."""
+    tensor = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    axes = [axis.dim_param or axis.dim_value for axis in tensor.shape.dim]
+    return TensorSpec.model_validate({"name": value.name, "dtype": dtype, "shape": axes})
