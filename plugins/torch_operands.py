@@ -46,3 +46,8 @@ def check_positive(operator: Operator, name: str, tensor: Tensor) -> None:
 def computing_dtype(tensor: Tensor) -> torch.dtype:
     """float64 stays float64; everything else is computed in float32."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def with_leading(tensor: Tensor, axis: int | None, size: int) -> Tensor:
+    """The tensor of a vmap with its mapped axis in front; one that is not mapped is repeated `size` times, as a view."""
+    return tensor.expand(size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)

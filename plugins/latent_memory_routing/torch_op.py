@@ -5,13 +5,14 @@ forward and backward share `memory_product`, which is where causal order lives.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gaussport.plugins.latent_memory_routing.memory_product import memory_product
 from gaussport.plugins.latent_memory_routing.schema import OPERATOR
-from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype
+from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, with_leading
 
 
 @torch.library.custom_op(OPERATOR.torch_name, mutates_args=())
@@ -100,6 +101,34 @@ def _backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tup
 
 
 latent_memory_routing.register_autograd(_backward, setup_context=_save)
+
+
+@latent_memory_routing.register_vmap
+def _vmap(
+    info: Any,
+    in_dims: tuple[int | None, ...],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    log_prior: Tensor,
+    key_mask: Tensor | None = None,
+    *attributes: Any,
+) -> tuple[Tensor, int]:
+    """The mapped axis of tokens joins the batch. Where each has a mixture of its own, they are routed one after another."""
+    given = [query, key, value, mean, variance, log_prior] + ([] if key_mask is None else [key_mask])
+    tensors = [with_leading(x, axis, info.batch_size) for x, axis in zip(given, in_dims, strict=False)]
+    if any(axis is not None for axis in in_dims[3:6]):
+        each = ([x[n] for x in tensors] for n in range(info.batch_size))
+        return torch.stack([_routed(own, attributes) for own in each]), 0
+    folded = [x.flatten(0, 1) if n not in (3, 4, 5) else x[0] for n, x in enumerate(tensors)]
+    return _routed(folded, attributes).unflatten(0, (info.batch_size, -1)), 0
+
+
+def _routed(tensors: list[Tensor], attributes: tuple[Any, ...]) -> Tensor:
+    mask = tensors[6] if len(tensors) > 6 else None
+    return torch.as_tensor(latent_memory_routing(*tensors[:6], mask, *attributes))
 
 
 def responsibilities(x: Tensor, mean: Tensor, variance: Tensor, log_prior: Tensor) -> Tensor:

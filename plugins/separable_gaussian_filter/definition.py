@@ -49,8 +49,8 @@ def separable_gaussian_filter(
 def _gaussian(distance: NDArray[np.int_], mu: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
     """softmax over the last axis of −(distance − μ)² / 2σ²; the nearest cell takes all as σ → 0."""
     squared = (distance - mu[..., np.newaxis]) ** 2
-    squared -= squared.min(axis=-1, keepdims=True)  # before dividing: σ may be so small that 1/σ² overflows
-    with np.errstate(over="ignore", under="ignore"):
-        weights = np.exp(-squared / (2 * sigma[..., np.newaxis] ** 2))
+    squared -= squared.min(axis=-1, keepdims=True)
+    with np.errstate(over="ignore", under="ignore"):  # σ may be so small that all but the nearest cell are infinitely far
+        weights = np.exp(-squared / sigma[..., np.newaxis] / sigma[..., np.newaxis] / 2)
     normalised: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
     return normalised

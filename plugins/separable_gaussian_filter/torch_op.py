@@ -5,11 +5,15 @@ Both passes are matrix products over filters made from μ and σ. `einsum` folds
 backward; filters and the row pass are made again there, which keeps the peak at one [B, H, W, P, R, D] array.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
-from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype
+from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, with_leading
+
+LEAST_VARIANCE = 1e-36  # in cells²; far below what would move the nearest cell's weight from 1, and finite when inverted
 
 
 @torch.library.custom_op(OPERATOR.torch_name, mutates_args=())
@@ -52,6 +56,18 @@ def _backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tup
 
 
 separable_gaussian_filter.register_autograd(_backward, setup_context=_save)
+
+
+@separable_gaussian_filter.register_vmap
+def _vmap(info: Any, in_dims: tuple[int | None, ...], *operands: Tensor) -> tuple[Tensor, int]:
+    """The mapped axis joins the batch; a field that is one for the batch and not mapped stays one field for all."""
+    value, *field = (with_leading(x, axis, info.batch_size) for x, axis in zip(operands, in_dims, strict=True))
+    batch = value.shape[1]
+    if any(axis is not None for axis in in_dims[1:]) or field[0].shape[1] != 1:
+        field = [x.expand(-1, batch, *x.shape[2:]).flatten(0, 1) for x in field]
+    else:
+        field = [x[0] for x in field]
+    return separable_gaussian_filter(value.flatten(0, 1), *field).unflatten(0, (-1, batch)), 0
 
 
 class _Filters:
@@ -112,9 +128,10 @@ def _log_gaussian(step: Tensor, excess: Tensor, sigma: Tensor) -> Tensor:
     """−((distance − μ)² − (nearest − μ)²) / 2σ², factored as −step · (step + 2·excess) / 2σ².
 
     `step` is distance − nearest, an exact integer, and `excess` is nearest − μ, so that nothing cancels when μ lies far
-    outside the grid. It is 0 at the nearest cell and divides by σ twice, so that no σ, however small, makes 0/0.
+    outside the grid. It is 0 at the nearest cell whatever σ is: 1/σ² is bounded, so it never makes 0 · ∞.
     """
-    return step * (step + 2 * excess[..., None]) / sigma[..., None] / sigma[..., None] * -0.5
+    factor = -0.5 / sigma.square().clamp(min=LEAST_VARIANCE)
+    return step * (step + 2 * excess[..., None]) * factor[..., None]
 
 
 def _gaussian_gradients(

@@ -1,0 +1,142 @@
+"""The torch operator of LatentMemoryRouting against its definition, and as a citizen of PyTorch."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gaussport.plugins.latent_memory_routing import tolerances
+from gaussport.plugins.latent_memory_routing.definition import latent_memory_routing as definition
+from gaussport.plugins.latent_memory_routing.memory_product import CHUNK
+from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing
+
+Operands = Callable[..., tuple[Tensor, ...]]
+
+
+def error(operands: tuple[Tensor, ...], causal: bool) -> float:
+    """Largest difference from the definition, on the same (already rounded) operands."""
+    wanted = definition(*(operand.double().numpy() for operand in operands), causal=causal)
+    return float(np.abs(latent_memory_routing(*operands, causal=causal).double().numpy() - wanted).max())
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    B=st.integers(1, 3),
+    N=st.one_of(st.integers(1, 9), st.sampled_from([CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])),
+    P=st.integers(1, 3),
+    K=st.integers(1, 64),
+    dr=st.integers(1, 17),
+    dv=st.integers(1, 9),
+    causal=st.booleans(),
+    masked=st.booleans(),
+    dtype=st.sampled_from([torch.float64, torch.float32]),
+    seed=st.integers(0, 99),
+)
+def test_equals_definition(
+    routing_operands: Operands,
+    B: int,
+    N: int,
+    P: int,
+    K: int,
+    dr: int,
+    dv: int,
+    causal: bool,
+    masked: bool,
+    dtype: torch.dtype,
+    seed: int,
+) -> None:
+    operands = routing_operands(B, N, P, K, dr, dv, masked=masked, dtype=dtype, seed=seed)
+    assert error(operands, causal) <= (tolerances.FLOAT64 if dtype == torch.float64 else tolerances.FLOAT32)
+
+
+@pytest.mark.parametrize("origin", [0.0, 1e3])
+def test_mixture_far_from_the_origin_loses_no_precision(routing_operands: Operands, origin: float) -> None:
+    """The expanded square cancels only within the spread of the mixture, wherever that lies."""
+    query, key, value, mean, variance, prior = routing_operands(1, 9, 2, 8, 4, 3, dtype=torch.float32)
+    moved = (query + origin, key + origin, value, mean + origin, variance, prior)
+    assert error(moved, causal=False) <= tolerances.FLOAT32
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(routing_operands: Operands, dtype: torch.dtype, causal: bool) -> None:
+    operands = routing_operands(2, 70, 2, 16, 8, 8, dtype=dtype)
+    scale = 1 if dtype == torch.float16 else 8  # bfloat16 has three bits less
+    assert latent_memory_routing(*operands, causal=causal).dtype == dtype
+    assert error(operands, causal) <= tolerances.FLOAT16 * scale
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("N", [4, CHUNK + 2])
+def test_gradients_and_their_gradients_are_right(routing_operands: Operands, N: int, masked: bool, causal: bool) -> None:
+    leaves = tuple(operand.requires_grad_() for operand in routing_operands(1, N, 2, 3, 2, 2, masked=masked))
+
+    def routed(*operands: Tensor) -> Tensor:
+        # A first token that is masked leaves the memory empty: with ε = 1e-6 finite differences see only the division.
+        return torch.as_tensor(latent_memory_routing(*operands, epsilon=0.1, causal=causal))
+
+    assert torch.autograd.gradcheck(routed, leaves, fast_mode=N > CHUNK)
+    assert torch.autograd.gradgradcheck(routed, leaves, fast_mode=True)
+
+
+@pytest.mark.parametrize(("masked", "causal"), [(False, False), (True, True)])
+def test_opcheck(routing_operands: Operands, masked: bool, causal: bool) -> None:
+    leaves = tuple(operand.requires_grad_() for operand in routing_operands(2, 5, 2, 3, 2, 2, masked=masked))
+    torch.library.opcheck(latent_memory_routing, leaves, {"causal": causal})
+
+
+def test_compiles_without_a_graph_break_and_with_dynamic_shapes(routing_operands: Operands) -> None:
+    compiled = torch.compile(
+        lambda *x: latent_memory_routing(*x, causal=True) * 2, fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    for N in (5, 70):
+        operands = tuple(operand.requires_grad_() for operand in routing_operands(2, N, 2, 3, 2, 2))
+        torch.testing.assert_close(compiled(*operands), latent_memory_routing(*operands, causal=True) * 2)
+
+
+@pytest.mark.parametrize(
+    "in_dims", [(0, 0, 0, None, None, None), (0, None, 0, None, None, None), (None, None, None, 0, 0, 0), (0, 0, 0, 0, 0, 0)]
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_vmap_is_a_loop(routing_operands: Operands, causal: bool, in_dims: tuple[int | None, ...]) -> None:
+    models = [routing_operands(2, 5, 2, 3, 4, 3, seed=seed) for seed in range(3)]
+    stacked = [
+        models[0][n] if axis is None else torch.stack([model[n] for model in models], axis) for n, axis in enumerate(in_dims)
+    ]
+    got = torch.vmap(lambda *x: latent_memory_routing(*x, causal=causal), in_dims=in_dims)(*stacked)
+    for index, model in enumerate(models):
+        alone = [models[0][n] if axis is None else model[n] for n, axis in enumerate(in_dims)]
+        torch.testing.assert_close(got[index], latent_memory_routing(*alone, causal=causal))
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    ("position", "change", "words"),
+    [
+        (1, lambda x: x[:, 1:], r"key has shape \[2, 4, 2, 3\] but should be \[B, N, P, dr\] = \[2, 5, 2, 3\]"),
+        (3, lambda x: x[0], r"mean has shape \[7, 3\] but should be \[P, K, dr\]"),
+        (4, lambda x: x.double(), r"variance is torch.float64 but query is torch.float32: convert them to one dtype"),
+        (0, lambda x: x[:, :0], r"query has shape \[2, 0, 2, 3\]; no axis may be empty"),
+        (6, lambda x: x[..., None], r"key_mask has shape \[2, 5, 1\] but should be \[B, N\]"),
+    ],
+)
+def test_misfit_is_refused_in_eager_and_under_tracing(
+    routing_operands: Operands, device: str, position: int, change: Callable[[Tensor], Tensor], words: str
+) -> None:
+    operands = [operand.to(device) for operand in routing_operands(2, 5, 2, 7, 3, 4, masked=True, dtype=torch.float32)]
+    operands[position] = change(operands[position])
+    with pytest.raises(ValueError, match=words):
+        latent_memory_routing(*operands)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan")])
+def test_variance_that_is_not_positive_is_refused(routing_operands: Operands, bad: float) -> None:
+    operands = routing_operands(1, 2, 1, 2, 3, 2)
+    operands[4][0, 1, 2] = bad
+    with pytest.raises(ValueError, match="variance must be positive"):
+        latent_memory_routing(*operands)
