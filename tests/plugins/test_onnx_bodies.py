@@ -1,0 +1,199 @@
+"""Each operator's ONNX bodies, alone in a model, in plain ONNX Runtime against the definition."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+from torch import Tensor
+
+from gaussport.plugins import DOMAIN, OPSET_VERSION
+from gaussport.plugins.latent_memory_routing import tolerances as routing_tolerances
+from gaussport.plugins.latent_memory_routing.definition import latent_memory_routing
+from gaussport.plugins.latent_memory_routing.memory_product import CHUNK
+from gaussport.plugins.onnx_registry import attach_bodies, onnx_operators
+from gaussport.plugins.separable_gaussian_filter import tolerances as filter_tolerances
+from gaussport.plugins.separable_gaussian_filter.definition import separable_gaussian_filter
+
+Operands = Callable[..., tuple[Tensor, ...]]
+OPSET, IR = 20, 10
+
+
+def model_of(*nodes: onnx.NodeProto, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
+    """A model of custom nodes whose inputs are all dynamic, with their bodies attached."""
+    operands = onnx_operators()[nodes[0].op_type].operator.operands
+    ranks = {operand.name: len(operand.letters) for operand in operands}
+    names = dict.fromkeys(name for node in nodes for name in node.input)
+    inputs = [helper.make_tensor_value_info(n, kind, [f"{n}_{axis}" for axis in range(ranks[n])]) for n in names]
+    outputs = [helper.make_tensor_value_info(node.output[0], kind, [None] * ranks[node.input[0]]) for node in nodes]
+    graph = helper.make_graph(list(nodes), "operators", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    attach_bodies(model)
+    return model
+
+
+def filter_node() -> onnx.NodeProto:
+    names = [operand.name for operand in onnx_operators()["SeparableGaussianFilter"].operator.operands]
+    return helper.make_node("SeparableGaussianFilter", names, ["output"], domain=DOMAIN)
+
+
+def routing_node(masked: bool, causal: bool, output: str = "output", epsilon: float = 1e-6) -> onnx.NodeProto:
+    names = [operand.name for operand in onnx_operators()["LatentMemoryRouting"].operator.operands]
+    names = names if masked else names[:-1]
+    return helper.make_node("LatentMemoryRouting", names, [output], domain=DOMAIN, causal=int(causal), epsilon=epsilon)
+
+
+def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def run(session: onnxruntime.InferenceSession, operands: Sequence[Tensor]) -> list[NDArray[Any]]:
+    names = [entry.name for entry in session.get_inputs()]
+    outputs: list[NDArray[Any]] = session.run(None, dict(zip(names, (x.numpy() for x in operands), strict=True)))
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def filter_session() -> onnxruntime.InferenceSession:
+    return session_of(model_of(filter_node()))
+
+
+@pytest.fixture(scope="module", params=[(False, False), (False, True), (True, False), (True, True)])
+def routing_session(request: pytest.FixtureRequest) -> tuple[onnxruntime.InferenceSession, bool, bool]:
+    masked, causal = request.param
+    return session_of(model_of(routing_node(masked, causal))), masked, causal
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    B=st.integers(1, 3),
+    H=st.integers(1, 9),
+    W=st.integers(1, 9),
+    P=st.integers(1, 3),
+    D=st.integers(1, 9),
+    R=st.integers(1, 8),
+    steered=st.booleans(),
+    batched=st.booleans(),
+    exponent=st.floats(-4, 4),
+    reach=st.sampled_from([0.0, 2.0, 1e3]),
+    seed=st.integers(0, 99),
+)
+def test_filter_body_equals_definition(
+    filter_operands: Operands,
+    filter_session: onnxruntime.InferenceSession,
+    B: int,
+    H: int,
+    W: int,
+    P: int,
+    D: int,
+    R: int,
+    steered: bool,
+    batched: bool,
+    exponent: float,
+    reach: float,
+    seed: int,
+) -> None:
+    options = {"steered": steered, "batched": batched, "sigma": 10**exponent, "reach": reach, "seed": seed}
+    operands = [x.float() for x in filter_operands(B, H, W, P, D, R, **options)]
+    wanted = separable_gaussian_filter(*(x.double().numpy() for x in operands))
+    assert np.abs(run(filter_session, operands)[0] - wanted).max() <= filter_tolerances.FLOAT32
+
+
+@pytest.mark.parametrize("sigma", [1e-4, 1e-20, 1e-38])
+def test_filter_body_takes_the_nearest_cell_at_zero_width(
+    filter_operands: Operands, filter_session: onnxruntime.InferenceSession, sigma: float
+) -> None:
+    operands = [x.float() for x in filter_operands(1, 5, 4, 1, 2, 2, sigma=sigma)]
+    wanted = separable_gaussian_filter(*(x.double().numpy() for x in operands))
+    assert np.abs(run(filter_session, operands)[0] - wanted).max() <= filter_tolerances.FLOAT32
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    B=st.integers(1, 3),
+    N=st.one_of(st.integers(1, 9), st.sampled_from([CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 3])),
+    P=st.integers(1, 3),
+    K=st.integers(1, 64),
+    dr=st.integers(1, 9),
+    dv=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_routing_bodies_equal_definition(
+    routing_operands: Operands,
+    routing_session: tuple[onnxruntime.InferenceSession, bool, bool],
+    B: int,
+    N: int,
+    P: int,
+    K: int,
+    dr: int,
+    dv: int,
+    seed: int,
+) -> None:
+    session, masked, causal = routing_session
+    operands = [x.float() for x in routing_operands(B, N, P, K, dr, dv, masked=masked, seed=seed)]
+    wanted = latent_memory_routing(*(x.double().numpy() for x in operands), causal=causal)
+    assert np.abs(run(session, operands)[0] - wanted).max() <= routing_tolerances.FLOAT32
+
+
+def test_epsilon_reaches_the_body(routing_operands: Operands) -> None:
+    operands = [x.float() for x in routing_operands(1, 5, 2, 3, 2, 2)]
+    wanted = latent_memory_routing(*(x.double().numpy() for x in operands), epsilon=0.7)
+    got = run(session_of(model_of(routing_node(False, False, epsilon=0.7))), operands)[0]
+    assert np.abs(got - wanted).max() <= routing_tolerances.FLOAT32
+
+
+def test_one_model_may_hold_several_variants(routing_operands: Operands) -> None:
+    operands = [x.float() for x in routing_operands(2, 70, 2, 5, 3, 4, masked=True)]
+    model = model_of(*(routing_node(masked, causal, f"{masked}{causal}") for masked, causal in VARIANTS))
+    onnx.checker.check_model(model, full_check=True)
+    # Inputs come in the order of their first use: the unmasked node's six, then key_mask.
+    for got, (masked, causal) in zip(run(session_of(model), operands), VARIANTS, strict=True):
+        given = operands if masked else operands[:-1]
+        wanted = latent_memory_routing(*(x.double().numpy() for x in given), causal=causal)
+        assert np.abs(got - wanted).max() <= routing_tolerances.FLOAT32
+
+
+VARIANTS = [(False, False), (False, True), (True, False), (True, True)]
+MODELS = [filter_node, *(lambda m=m, c=c: routing_node(m, c) for m, c in VARIANTS)]
+
+
+@pytest.mark.parametrize("node", MODELS, ids=["filter", "routing", "causal", "masked", "causal_masked"])
+def test_bodies_pass_the_full_checker_and_strict_shape_inference(node: Callable[[], onnx.NodeProto]) -> None:
+    model = model_of(node())
+    onnx.checker.check_model(model, full_check=True)
+    inlined = onnx.inliner.inline_local_functions(model)
+    inferred = onnx.shape_inference.infer_shapes(inlined, strict_mode=True, data_prop=True)
+    assert {node.domain for node in inlined.graph.node} <= {"", "ai.onnx"}
+    assert inferred.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("node", [filter_node, lambda: routing_node(False, True)], ids=["filter", "causal"])
+def test_float16_operands_are_computed_in_float32(
+    filter_operands: Operands, routing_operands: Operands, node: Callable[[], onnx.NodeProto]
+) -> None:
+    built = node()
+    if built.op_type == "SeparableGaussianFilter":
+        operands, definition = filter_operands(2, 6, 7, 2, 4, 3), separable_gaussian_filter
+    else:
+        operands, definition = routing_operands(2, 70, 2, 5, 3, 4), lambda *x: latent_memory_routing(*x, causal=True)
+    halves = [x.half() for x in operands]
+    got = run(session_of(model_of(built, kind=TensorProto.FLOAT16)), halves)[0]
+    assert got.dtype == np.float16
+    assert np.abs(got - definition(*(x.double().numpy() for x in halves))).max() <= 3 * filter_tolerances.FLOAT16
+
+
+def test_custom_domain_is_imported_once() -> None:
+    model = model_of(filter_node())
+    del model.functions[:]
+    attach_bodies(model)
+    assert [(x.domain, x.version) for x in model.opset_import if x.domain == DOMAIN] == [(DOMAIN, OPSET_VERSION)]
+    assert len(model.functions) == 1
