@@ -45,10 +45,10 @@ class Proof:
         model = "the exported model" if worst.subject == AS_WRITTEN else "the exported model with its functions inlined"
         where = f"at batch {worst.batch} ({worst.probe})"
         if worst.not_finite:
-            fault = f"{where} {worst.not_finite} of the numbers in {self.output}, its own or PyTorch's, are NaN or infinite"
+            fault = f"{where} {worst.not_finite} numbers of {self.output}, its own or PyTorch's, are NaN or infinite"
         else:
             fault = (
-                f"{where} {self.output} differs from PyTorch's by {worst.max_abs:.2e}, more than the tolerance "
+                f"{where} the output {self.output} differs from PyTorch's by {worst.max_abs:.2e}, more than the tolerance "
                 f"{self.tolerance.reason}; {worst.top1_agreement:.0%} of the rows agree on the class"
             )
         raise ProofError(f"{model} is not the checkpoint's: {fault}")

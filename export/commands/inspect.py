@@ -1,0 +1,110 @@
+"""`gaussport inspect BUNDLE|CHECKPOINT`: say what a bundle or a checkpoint holds."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gaussport.export.commands.output import shown, write_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="BUNDLE|CHECKPOINT", help="what to look into")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the checkpoint's configuration, when it has none")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from gaussport.export.bundle.draft import looks_like_a_bundle
+
+    path: Path = arguments.path
+    if path.is_dir() or looks_like_a_bundle(path):
+        document, rows = _bundle(path)
+    else:
+        document, rows = _checkpoint(path, arguments.config)
+    if arguments.json:
+        write_json(document)
+        return 0
+    table = Table(title=escape(shown(path)), title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, text in rows.items():
+        table.add_row(name, escape(text))
+    Console(highlight=False, emoji=False).print(table)
+    return 0
+
+
+def _bundle(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The manifest, as JSON and as rows for people. Needs neither torch nor onnx."""
+    from gaussport.export.bundle.store import open_bundle
+
+    manifest = open_bundle(path, check_hashes=False).manifest
+    document = manifest.model_dump(mode="json")
+    origin = manifest.provenance
+    rows = {
+        "kind": f"bundle, schema version {manifest.schema_version}",
+        "name": f"{manifest.name}, version {manifest.version}",
+        "family": manifest.family,
+        "configuration": _pairs(document["config"]),
+        "input": _tensor(document["input"]),
+        "output": _tensor(document["output"]),
+        "labels": _labels(manifest.labels),
+        "preprocessing": _pairs(document["preprocessing"]),
+        "largest batch": str(manifest.max_batch),
+        "opset": ", ".join([str(manifest.opset), *(f"{d} {v}" for d, v in manifest.operators.items())]),
+        "precision": manifest.precision,
+        "metrics": _pairs(manifest.metrics) or "none",
+        "checkpoint": f"{origin.checkpoint} ({origin.weights} weights), sha256 {origin.checkpoint_sha256[:12]}…",
+        "made": f"{origin.created:%Y-%m-%d %H:%M:%S %Z} with {_pairs(origin.tools)}",
+        "files": ", ".join(f"{name} ({record.bytes:,} bytes)" for name, record in manifest.files.items()),
+    }
+    return document, rows
+
+
+def _checkpoint(path: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a checkpoint holds, as JSON and as rows for people."""
+    from gaussport.models.checkpoint import read_checkpoint
+
+    checkpoint = read_checkpoint(path, config)
+    numbers = sum(tensor.numel() for tensor in checkpoint.state_dict.values())
+    document = {
+        "source": checkpoint.source,
+        "sha256": checkpoint.sha256,
+        "weights": checkpoint.weights,
+        "config": checkpoint.config.to_json(),
+        "labels": list(checkpoint.labels),
+        "preprocessing": checkpoint.preprocessing.model_dump(mode="json"),
+        "metrics": {name: number for name, number in checkpoint.metrics.items() if number - number == 0},
+        "parameters": {name: list(tensor.shape) for name, tensor in checkpoint.state_dict.items()},
+        "stored_dtypes": list(checkpoint.stored_dtypes),
+    }
+    rows = {
+        "kind": f"checkpoint, {checkpoint.weights} weights in {', '.join(checkpoint.stored_dtypes)}",
+        "family": checkpoint.config.family,
+        "configuration": _pairs(checkpoint.config.to_json()),
+        "parameters": f"{numbers:,} in {len(checkpoint.state_dict)} tensors",
+        "labels": _labels(checkpoint.labels),
+        "preprocessing": _pairs(document["preprocessing"]),
+        "metrics": _pairs(document["metrics"]) or "none",
+        "sha256": checkpoint.sha256,
+    }
+    return document, rows
+
+
+def _pairs(mapping: Any) -> str:
+    return ", ".join(f"{key} ({_pairs(v)})" if isinstance(v, dict) else f"{key} {_plain(v)}" for key, v in mapping.items())
+
+
+def _plain(value: object) -> str:
+    return f"({', '.join(map(str, value))})" if isinstance(value, list | tuple) else "none" if value is None else str(value)
+
+
+def _tensor(spec: dict[str, Any]) -> str:
+    return f"{spec['name']} {spec['dtype']} [{', '.join(map(str, spec['shape']))}]"
+
+
+def _labels(labels: tuple[str, ...]) -> str:
+    return f"{len(labels)}: {', '.join(labels[:5])}" + (", …" if len(labels) > 5 else "")

@@ -1,0 +1,39 @@
+"""Does the manifest say of the graph what the graph is?"""
+
+from onnx import TensorProto
+
+from gaussport.errors import BundleError
+from gaussport.export.verification.subject import Subject
+from gaussport.export.work import opset_of, tensor_spec
+from gaussport.plugins import DOMAIN
+
+
+def manifest_agrees(subject: Subject) -> str:
+    """Names, types and axes of input and output, opset, operator versions; one symbol for the batch."""
+    manifest, graph = subject.bundle.manifest, subject.model.graph
+    for side, values, stated in (("input", graph.input, manifest.input), ("output", graph.output, manifest.output)):
+        if len(values) != 1:
+            raise BundleError(f"the graph has {len(values)} {side}s where the manifest states one")
+        tensor = values[0].type.tensor_type
+        if tensor.elem_type == TensorProto.UNDEFINED or not tensor.HasField("shape") or not tensor.shape.dim:
+            raise BundleError(f"the graph's {side} {values[0].name} has no type or shape")
+        if not tensor.shape.dim[0].dim_param:
+            raise BundleError(
+                f"the graph's {side} {values[0].name} has its batch axis fixed at {tensor.shape.dim[0].dim_value}: "
+                "it must be a symbol, export the bundle again"
+            )
+        if tensor_spec(values[0]) != stated:
+            raise BundleError(f"the graph's {side} is {_text(tensor_spec(values[0]))}, the manifest says {_text(stated)}")
+    if manifest.input.shape[0] != manifest.output.shape[0]:
+        raise BundleError(f"the batch axis is {manifest.input.shape[0]} going in and {manifest.output.shape[0]} coming out")
+    opset, custom = opset_of(subject.model, ""), opset_of(subject.model, DOMAIN)
+    if opset != manifest.opset:
+        raise BundleError(f"the graph imports opset {opset}, the manifest says {manifest.opset}")
+    if manifest.operators != ({} if custom is None else {DOMAIN: custom}):
+        raise BundleError(f"the graph imports {DOMAIN} version {custom}, the manifest says {manifest.operators or 'none'}")
+    return f"{_text(manifest.input)} → {_text(manifest.output)}, {len(manifest.labels)} labels"
+
+
+def _text(spec: object) -> str:
+    name, dtype, shape = (getattr(spec, field) for field in ("name", "dtype", "shape"))
+    return f"{name} {dtype} [{', '.join(map(str, shape))}]"

@@ -1,0 +1,87 @@
+"""The checks in the order in which a doubt would arise, and their run: one finding each."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gaussport.errors import BundleError, GaussportError
+from gaussport.export.bundle.store import Bundle, open_bundle
+from gaussport.export.verification.agreement import manifest_agrees
+from gaussport.export.verification.answers import batches_run, bodies_equal_inlined, pytorch_agrees, session_opens
+from gaussport.export.verification.operators import operators_known
+from gaussport.export.verification.standard import checker_accepts, versions_supported
+from gaussport.export.verification.subject import Subject
+from gaussport.export.verification.tensors import tensors_sound
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question. It is skipped unless the checks named in `needs` ended well."""
+
+    name: str
+    ask: Callable[[Subject], str]
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one check, as a sentence."""
+
+    check: str
+    result: Literal["ok", "FAILED", "skipped"]
+    text: str
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("graph", lambda subject: f"{len(subject.nodes)} nodes, {len(subject.data):,} bytes"),
+    Check("manifest", manifest_agrees, ("graph",)),
+    Check("versions", versions_supported, ("graph",)),
+    Check("operators", operators_known, ("graph",)),
+    Check("tensors", tensors_sound, ("graph",)),
+    Check("checker", checker_accepts, ("graph", "tensors")),
+    Check("session", session_opens, ("graph", "tensors")),
+    Check("batches", batches_run, ("session", "manifest")),
+    Check("inlined", bodies_equal_inlined, ("batches", "operators")),
+)
+WITH_CHECKPOINT = Check("pytorch", pytorch_agrees, ("batches", "operators"))
+
+
+def verify_bundle(path: Path, checkpoint: Path | None = None, config: Path | None = None) -> Iterator[Finding]:
+    """Ask every check of the bundle at `path`, and PyTorch when its checkpoint is given.
+
+    Raises:
+        BundleError: there is no bundle at `path`.
+    """
+    bundle = open_bundle(path, check_hashes=False)
+    finding = _files(bundle)
+    yield finding
+    if finding.result != "ok":
+        return
+    subject = Subject(bundle, checkpoint, config)
+    passed: set[str] = set()
+    for check in (*CHECKS, *(() if checkpoint is None else (WITH_CHECKPOINT,))):
+        missing = [name for name in check.needs if name not in passed]
+        if missing:
+            finding = Finding(check.name, "skipped", f"it needs the check {missing[0]!r} to pass")
+        else:
+            finding = _ask(check, subject)
+        if finding.result == "ok":
+            passed.add(check.name)
+        yield finding
+
+
+def _files(bundle: Bundle) -> Finding:
+    try:
+        for name in bundle.manifest.files:
+            bundle.check(name)
+    except BundleError as error:
+        return Finding("files", "FAILED", str(error))
+    return Finding("files", "ok", f"{len(bundle.manifest.files)} files match their hashes")
+
+
+def _ask(check: Check, subject: Subject) -> Finding:
+    try:
+        return Finding(check.name, "ok", check.ask(subject))
+    except GaussportError as error:
+        return Finding(check.name, "FAILED", str(error))
