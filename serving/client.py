@@ -16,6 +16,7 @@ from gaussport.errors import ImageError, ServingError
 
 _LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1", "[::1]"}
 _TRY_AGAIN = {429, 503}
+_PICTURES_FAULT = {400, 413, 415, 422}
 _AHEAD = 4  # pictures read ahead for each connection
 
 
@@ -100,12 +101,14 @@ class Client:
         response = self._send(
             "POST", "/v1/classify", params=parameters, content=data, headers={"Content-Type": "application/octet-stream"}
         )
+        if response.status_code not in (200, *_PICTURES_FAULT):
+            self._checked(response)
         try:
             content = response.json()
             if response.status_code == 200:
                 result = content["results"][0]
                 return Classified(result["predictions"], result["warnings"], timing_ms=content["timing_ms"])
-            if response.status_code in (400, 413, 415, 422) and content["code"] != "bad_parameter":
+            if content["code"] != "bad_parameter":
                 return Classified([], [], content["error"], content["code"])
         except (ValueError, LookupError, TypeError) as error:
             raise ServingError(f"{self.url} does not answer like a gaussport server: check the address") from error

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 from numpy.typing import NDArray
 
 from gaussport.errors import ServingError

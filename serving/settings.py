@@ -5,6 +5,7 @@ A flag wins over the environment (`GAUSSPORT_MAX_BATCH` for `--max-batch`), whic
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 from gaussport.errors import UsageError
 
 
-def _knob(default: Any, help: str, kind: type, least: float | None = None) -> Any:
-    return field(default=default, metadata={"help": help, "kind": kind, "least": least})
+def _knob(default: Any, help: str, kind: type, least: float | None = None, most: float = sys.float_info.max) -> Any:
+    return field(default=default, metadata={"help": help, "kind": kind, "least": least, "most": most})
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Settings:
     """What the operator decides; everything else is decided by the bundle."""
 
     host: str = _knob("127.0.0.1", "address to listen on", str)
-    port: int = _knob(8000, "port to listen on; 0 takes a free one", int, 0)
+    port: int = _knob(8000, "port to listen on; 0 takes a free one", int, 0, 65535)
     provider: str = _knob("cpu", "execution provider: cpu, cuda, tensorrt or tensorrt-rtx", str)
     threads: int | None = _knob(None, "threads of one inference (default: cores this process may use)", int, 1)
     decode_threads: int | None = _knob(None, "threads that decode pictures (default: cores this process may use)", int, 1)
@@ -65,16 +66,18 @@ def from_arguments(arguments: argparse.Namespace, environment: Mapping[str, str]
         if given is None:
             given, source = environment.get(variable), variable
         if given is not None:
-            values[knob.name] = _parsed(given, source, knob.metadata["kind"], knob.metadata["least"])
+            values[knob.name] = _parsed(given, source, **{key: knob.metadata[key] for key in ("kind", "least", "most")})
     return Settings(**values)
 
 
-def _parsed(text: str, source: str, kind: type, least: float | None) -> Any:
+def _parsed(text: str, source: str, kind: type, least: float | None, most: float) -> Any:
     try:
         value = kind(text)
     except ValueError:
         wanted = "a whole number" if kind is int else "a number"
         raise UsageError(f"{source} is {text!r}: give {wanted}") from None
-    if least is not None and not least <= value < float("inf"):
+    if least is not None and not least <= value:
         raise UsageError(f"{source} is {text}: give at least {least:g}")
+    if least is not None and not value <= most:
+        raise UsageError(f"{source} is {text}: give at most {most:g}")
     return value

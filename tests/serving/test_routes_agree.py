@@ -1,0 +1,164 @@
+"""The same picture gives the same probabilities on every route and through a client of another project."""
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from gaussport.export.bundle.store import open_bundle
+from gaussport.models.image.decode import decode
+from gaussport.models.image.preprocess import to_pixels
+from gaussport.serving.predictions import probabilities
+from gaussport.serving.runtime import Runtime
+
+TOLERANCE = 1e-6
+"""Batch sizes differ between routes, and with them the order of sums in float32."""
+
+
+@pytest.fixture
+def png(make_picture: Callable[..., Image.Image], encode: Callable[..., bytes]) -> bytes:
+    return encode(make_picture(7))
+
+
+@pytest.fixture
+def pixels(png: bytes, tiny: Path) -> NDArray[np.float32]:
+    spec = open_bundle(tiny).manifest.preprocessing
+    return to_pixels(decode(png, spec.background).rgb, spec)[None]
+
+
+@pytest.fixture
+def expected(pixels: NDArray[np.float32], tiny: Path) -> NDArray[np.float64]:
+    answer: NDArray[np.float64] = probabilities(Runtime(open_bundle(tiny), threads=1).run(pixels))[0]
+    return answer
+
+
+def of_answer(response: httpx.Response) -> NDArray[np.float64]:
+    assert response.status_code == 200, response.text
+    found = response.json()["results"][0]["predictions"]
+    return np.array([entry["probability"] for entry in sorted(found, key=lambda entry: entry["index"])])
+
+
+@pytest.mark.parametrize("route", ["raw", "octet-stream", "form type", "multipart", "base64", "data uri"])
+def test_the_peoples_face(http: httpx.Client, png: bytes, expected: NDArray[np.float64], route: str) -> None:
+    text = base64.b64encode(png).decode()
+    requests: dict[str, dict[str, Any]] = {
+        "raw": {"content": png, "headers": {"content-type": "image/png"}},
+        "octet-stream": {"content": png, "headers": {"content-type": "application/octet-stream"}},
+        "form type": {"content": png, "headers": {"content-type": "application/x-www-form-urlencoded"}},
+        "multipart": {"files": {"file": ("a.png", png, "text/plain")}},
+        "base64": {"json": {"image": text}},
+        "data uri": {"json": {"images": [f"data:image/jpeg;base64,{text}"]}},
+    }
+    answer = of_answer(http.post("/v1/classify", params={"top_k": 10}, **requests[route]))
+    np.testing.assert_allclose(answer, expected, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_v2_json_tensors(
+    http: httpx.Client, pixels: NDArray[np.float32], expected: NDArray[np.float64], nested: bool
+) -> None:
+    data = pixels.tolist() if nested else pixels.reshape(-1).tolist()
+    body = {"id": "7", "inputs": [{"name": "pixels", "shape": list(pixels.shape), "datatype": "FP32", "data": data}]}
+    answer = http.post("/v2/models/tiny/infer", json=body).json()
+    assert answer["id"] == "7"
+    assert answer["outputs"][0]["shape"] == [1, 10]
+    logits = np.array(answer["outputs"][0]["data"], dtype=np.float32).reshape(1, 10)
+    np.testing.assert_allclose(probabilities(logits)[0], expected, atol=TOLERANCE)
+
+
+def test_v2_encoded_pictures_as_json(http: httpx.Client, png: bytes, expected: NDArray[np.float64]) -> None:
+    text = base64.b64encode(png).decode()
+    body = {
+        "inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [text]}],
+        "outputs": [{"name": "probabilities"}],
+    }
+    answer = http.post("/v2/models/tiny/versions/1/infer", json=body).json()
+    np.testing.assert_allclose(answer["outputs"][0]["data"], expected, atol=TOLERANCE)
+
+
+def test_v2_encoded_pictures_as_binary(http: httpx.Client, png: bytes, expected: NDArray[np.float64]) -> None:
+    tail = struct.pack("<I", len(png)) + png
+    head = json.dumps(
+        {
+            "inputs": [
+                {"name": "image", "shape": [2, 1], "datatype": "BYTES", "parameters": {"binary_data_size": 2 * len(tail)}}
+            ],
+            "outputs": [{"name": "probabilities", "parameters": {"binary_data": True}}],
+        }
+    ).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    response = http.post("/v2/models/tiny/infer", content=head + tail + tail, headers=headers)
+    assert response.headers["content-type"] == "application/octet-stream"
+    size = int(response.headers["Inference-Header-Content-Length"])
+    assert json.loads(response.content[:size])["outputs"][0]["parameters"] == {"binary_data_size": 80}
+    found = np.frombuffer(response.content[size:], "<f4").reshape(2, 10)
+    np.testing.assert_allclose(found, [expected, expected], atol=TOLERANCE)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_tritonclient(
+    server: Any, pixels: NDArray[np.float32], expected: NDArray[np.float64], binary: bool, compression: str | None
+) -> None:
+    triton = pytest.importorskip("tritonclient.http")
+    with triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("tiny")
+        assert client.is_model_ready("tiny", "1")
+        assert client.get_server_metadata()["name"] == "gaussport"
+        metadata = client.get_model_metadata("tiny")
+        assert metadata["inputs"] == [{"name": "pixels", "datatype": "FP32", "shape": [-1, 3, 8, 8]}]
+        config = client.get_model_config("tiny")
+        assert (config["max_batch_size"], config["input"][0]["format"]) == (16, "FORMAT_NCHW")
+        rows = np.repeat(pixels, 5, axis=0)
+        tensor = triton.InferInput("pixels", list(rows.shape), "FP32")
+        tensor.set_data_from_numpy(rows, binary_data=binary)
+        result = client.infer(
+            "tiny",
+            [tensor],
+            request_id="mine",
+            outputs=[triton.InferRequestedOutput("logits", binary_data=binary)],
+            request_compression_algorithm=compression,
+            response_compression_algorithm=compression,
+        )
+        assert result.get_response()["id"] == "mine"
+        np.testing.assert_allclose(probabilities(result.as_numpy("logits"))[4], expected, atol=TOLERANCE)
+        result = client.infer("tiny", [tensor])
+        np.testing.assert_allclose(probabilities(result.as_numpy("logits"))[0], expected, atol=TOLERANCE)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("binary", [True, False])
+def test_tritonclient_classification(
+    server: Any, pixels: NDArray[np.float32], expected: NDArray[np.float64], binary: bool
+) -> None:
+    triton = pytest.importorskip("tritonclient.http")
+    with triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+        tensor = triton.InferInput("pixels", list(pixels.shape), "FP32")
+        tensor.set_data_from_numpy(pixels)
+        wanted = triton.InferRequestedOutput("logits", binary_data=binary, class_count=3)
+        found = client.infer("tiny", [tensor], outputs=[wanted]).as_numpy("logits")
+        assert found.shape == (1, 3)
+        text = found[0, 0].decode() if isinstance(found[0, 0], bytes) else found[0, 0]
+        _, index, label = text.split(":")
+        assert (int(index), label) == (int(expected.argmax()), f"label{expected.argmax()}")
+
+
+def test_large_json_answers_are_compressed_only_when_asked(http: httpx.Client, pixels: NDArray[np.float32]) -> None:
+    rows = np.repeat(pixels, 64, axis=0)
+    body = {"inputs": [{"name": "pixels", "shape": list(rows.shape), "datatype": "FP32", "data": rows.reshape(-1).tolist()}]}
+    plain = http.post("/v2/models/tiny/infer", json=body, headers={"accept-encoding": "identity"})
+    packed = http.post("/v2/models/tiny/infer", json=body, headers={"accept-encoding": "gzip"})
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert plain.json()["outputs"] == packed.json()["outputs"]
