@@ -22,7 +22,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from gaussport.serving.errors import RequestError
+from gaussport.serving.errors import RequestError, too_late
 
 Rows = NDArray[np.float32]
 log = logging.getLogger("gaussport.serving")
@@ -193,7 +193,7 @@ class Batcher:
             async with asyncio.timeout(max(0.0, deadline - now)):
                 return await request.answer
         except TimeoutError:
-            raise _too_late() from None
+            raise too_late() from None
         finally:
             request.answer.cancel()
             if request.left:
@@ -238,7 +238,7 @@ class Batcher:
             while queue and room:
                 request = queue[0]
                 if now >= request.deadline:
-                    request.fail(_too_late())
+                    request.fail(too_late())
                 if request.answer.done():
                     queue.popleft()
                     continue
@@ -291,10 +291,6 @@ def _split(logits: Rows, parts: Iterable[_Part]) -> Iterable[Rows]:
 
 def _draining() -> RequestError:
     return RequestError("the server is stopping: send the request to another one", "draining", retry_after_s=1)
-
-
-def _too_late() -> RequestError:
-    return RequestError("the deadline passed before the answer was ready: allow more time or send less", "deadline_passed")
 
 
 def _model_failed(fault: Exception) -> RequestError:

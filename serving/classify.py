@@ -39,10 +39,10 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, max_images:
         """Classify one picture or several: raw `image/*`, multipart `file` parts, or base64 in JSON."""
         began = time.monotonic()
         served = models.find(model)
-        deadline = served.deadline(timeout_ms)
+        deadline = served.deadline(timeout_ms, began)
         pictures = await _pictures(request, decoder, max_images)
         work = _answer(served, pictures, decoder, deadline, priority == _HIGHEST)
-        prepared, answer = await while_connected(request, work)
+        prepared, answer = await while_connected(request, work, served.seconds_until(deadline))
         for outcome in prepared:
             metrics.images.labels(served.name, "ok" if isinstance(outcome, Prepared) else "refused").inc()
         if len(prepared) == 1 and isinstance(prepared[0], GaussportError):

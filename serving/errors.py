@@ -64,6 +64,10 @@ class RequestError(ServingError):
         self.retry_after_s = retry_after_s
 
 
+def too_late() -> RequestError:
+    return RequestError("the deadline passed before the answer was ready: allow more time or send less", "deadline_passed")
+
+
 def error_content(message: str, code: str, request_id: str) -> dict[str, str]:
     return {"error": message, "code": code, "request_id": request_id}
 

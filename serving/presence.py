@@ -6,18 +6,21 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
+from gaussport.serving.errors import too_late
+
 T = TypeVar("T")
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client disconnects. The body must have been read."""
+async def while_connected(request: Request, work: Coroutine[Any, Any, T], within_s: float) -> T:
+    """The result of `work`, which is cancelled when the client disconnects or its time is over, decoding included.
+    The body must have been read."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnect(request))
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task, gone), timeout=max(0.0, within_s), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise ClientDisconnect
+        raise ClientDisconnect if gone.done() else too_late()
     finally:
         gone.cancel()
         if not task.done():

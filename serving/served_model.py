@@ -35,9 +35,12 @@ class ServedModel:
         self._queue_seconds = metrics.queue_seconds.labels(self.name)
         self.runtime.warm_up(self.max_batch)
 
-    def deadline(self, timeout_ms: float | None) -> float:
-        """The moment, in the batcher's clock, at which a request that arrives now is too late."""
-        return self.batcher.clock() + (timeout_ms or self._default_timeout_ms) / 1000
+    def deadline(self, timeout_ms: float | None, arrived: float) -> float:
+        """The moment, in the batcher's clock, from which a request's answer is too late."""
+        return arrived + (timeout_ms or self._default_timeout_ms) / 1000
+
+    def seconds_until(self, deadline: float) -> float:
+        return deadline - self.batcher.clock()
 
     async def answer(self, place: Place, rows: Rows, deadline: float, urgent: bool) -> Answer:
         answer = await place.answer(rows, deadline, urgent)

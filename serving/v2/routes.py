@@ -31,12 +31,13 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, max_images:
     async def infer(request: Request, name: str, version: str | None = None) -> Response:
         """Run the model: JSON or binary tensors, pixels or encoded pictures."""
         served = models.find(name, version)
+        arrived = served.batcher.clock()
         body = await request.body()
         parsed, tensor = await _parsed(body, request.headers.get(HEAD_LENGTH), decoder)
         outputs = wanted_outputs(parsed, served)
-        deadline = served.deadline(parsed.timeout_us / 1000 or None)
+        deadline = served.deadline(parsed.timeout_us / 1000 or None, arrived)
         work = _answer(served, tensor, decoder, deadline, parsed.priority == 1, max_images)
-        logits = await while_connected(request, work)
+        logits = await while_connected(request, work, served.seconds_until(deadline))
         metrics.images.labels(served.name, "ok").inc(len(logits))
         return respond(parsed, served, outputs, logits, request.headers.get("accept-encoding", ""))
 

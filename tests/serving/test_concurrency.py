@@ -86,6 +86,9 @@ def test_a_full_queue_is_429_with_retry_after(
             assert http.post("/v1/classify", content=png).status_code == 200
             late = http.post("/v1/classify?timeout_ms=0.001", content=png)
             assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
+            pixels = {"name": "pixels", "shape": [1, 3, 8, 8], "datatype": "FP32", "data": [0.0] * 192}
+            late = http.post("/v2/models/slow/infer", json={"inputs": [pixels], "parameters": {"timeout": 1}})
+            assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
 
 
 def test_labels_in_the_metrics_do_not_grow_with_what_clients_send(http: httpx.Client) -> None:
