@@ -13,18 +13,17 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gaussport.serving.errors import RequestError, too_late
+from gaussport.serving.waiting import Answer, Part, Rows, Waiting, split
 
-Rows = NDArray[np.float32]
 log = logging.getLogger("gaussport.serving")
 
 _RATE_MEMORY = 0.8  # of the measured rate is kept when a new batch is measured
@@ -39,64 +38,6 @@ class BatchLimits:
     max_delay_ms: float = 2.0
     queue_size: int = 256
     """Images that wait or are being decoded; those inside the runtime no longer count."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The logits [n, K] of a request's rows, in their order, and where its time went."""
-
-    logits: Rows
-    queue_s: float
-    inference_s: float
-
-
-@dataclass(eq=False)
-class _Waiting:
-    """One request's rows, of which `taken` are in or through a batch and `done` are answered."""
-
-    rows: Rows
-    deadline: float
-    arrived: float
-    place: "Place"
-    answer: asyncio.Future[Answer]
-    taken: int = 0
-    done: int = 0
-    started: float = 0.0
-    inference_s: float = 0.0
-    logits: Rows | None = None
-
-    @property
-    def left(self) -> int:
-        return len(self.rows) - self.taken
-
-    def deliver(self, start: int, logits: Rows, seconds: float) -> None:
-        """Store the logits of rows start, start + 1, …; the last ones complete the answer."""
-        if self.answer.done():
-            return
-        if self.logits is None:
-            self.logits = np.empty((len(self.rows), *logits.shape[1:]), dtype=np.float32)
-        self.logits[start : start + len(logits)] = logits
-        self.done += len(logits)
-        self.inference_s += seconds
-        if self.done == len(self.rows):
-            self.answer.set_result(Answer(self.logits, self.started - self.arrived, self.inference_s))
-
-    def fail(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Rows start … start + count of one request, in one batch."""
-
-    request: _Waiting
-    start: int
-    count: int
-
-    @property
-    def rows(self) -> Rows:
-        return self.request.rows[self.start : self.start + self.count]
 
 
 class Place:
@@ -140,8 +81,8 @@ class Batcher:
     clock: Callable[[], float] = time.monotonic
     held: int = 0
     """Images that count against the queue's bound."""
-    _urgent: deque[_Waiting] = field(default_factory=deque)
-    _normal: deque[_Waiting] = field(default_factory=deque)
+    _urgent: deque[Waiting] = field(default_factory=deque)
+    _normal: deque[Waiting] = field(default_factory=deque)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "inference"))
     _worker: asyncio.Task[None] | None = None
@@ -185,7 +126,7 @@ class Batcher:
         if self._closed:
             raise _draining()
         now = self.clock()
-        request = _Waiting(rows, deadline, now, place, asyncio.get_running_loop().create_future())
+        request = Waiting(rows, deadline, now, place, asyncio.get_running_loop().create_future())
         queue = self._urgent if urgent else self._normal
         queue.append(request)
         self._arrived.set()
@@ -230,9 +171,9 @@ class Batcher:
                 return True
         return False
 
-    def _form(self) -> list[_Part]:
+    def _form(self) -> list[Part]:
         """Take up to max_batch rows, the urgent first, each queue in its order; a large request is split."""
-        parts: list[_Part] = []
+        parts: list[Part] = []
         room, now = self.limits.max_batch, self.clock()
         for queue in (self._urgent, self._normal):
             while queue and room:
@@ -243,7 +184,7 @@ class Batcher:
                     queue.popleft()
                     continue
                 count = min(room, request.left)
-                parts.append(_Part(request, request.taken, count))
+                parts.append(Part(request, request.taken, count))
                 if request.taken == 0:
                     request.started = now
                 request.taken += count
@@ -253,7 +194,7 @@ class Batcher:
                     queue.popleft()
         return parts
 
-    async def _answer(self, parts: list[_Part]) -> None:
+    async def _answer(self, parts: list[Part]) -> None:
         try:
             await self._run(parts)
         except Exception as error:  # noqa: BLE001 - whatever the runtime raises, the worker must live on
@@ -264,7 +205,7 @@ class Batcher:
                 except Exception as fault:  # noqa: BLE001 - as above
                     part.request.fail(_model_failed(fault))
 
-    async def _run(self, parts: list[_Part]) -> None:
+    async def _run(self, parts: list[Part]) -> None:
         rows = parts[0].rows if len(parts) == 1 else np.concatenate([part.rows for part in parts])
         began = self.clock()
         logits = await asyncio.get_running_loop().run_in_executor(self._executor, self.run, rows)
@@ -272,7 +213,7 @@ class Batcher:
         if len(logits) != len(rows):
             raise ValueError(f"the model answered {len(logits)} rows for {len(rows)}")
         self._measure(len(rows), seconds)
-        for part, answer in zip(parts, _split(logits, parts), strict=True):
+        for part, answer in zip(parts, split(logits, parts), strict=True):
             part.request.deliver(part.start, answer, seconds)
 
     def _measure(self, images: int, seconds: float) -> None:
@@ -280,13 +221,6 @@ class Batcher:
         memory = _RATE_MEMORY if self._images_per_s else 0.0
         self._images_per_s = memory * self._images_per_s + (1 - memory) * rate
         self.observe(images, seconds)
-
-
-def _split(logits: Rows, parts: Iterable[_Part]) -> Iterable[Rows]:
-    offset = 0
-    for part in parts:
-        yield logits[offset : offset + part.count]
-        offset += part.count
 
 
 def _draining() -> RequestError:

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from gaussport.errors import ServingError, UsageError
 from gaussport.export.bundle.store import Bundle
-from gaussport.serving.batcher import Answer, Batcher, BatchLimits, Place
+from gaussport.serving.batcher import Batcher, BatchLimits, Place
 from gaussport.serving.errors import RequestError
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.settings import Settings
+from gaussport.serving.waiting import Answer
 
 Rows = NDArray[np.float32]
 

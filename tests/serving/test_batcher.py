@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gaussport.serving.batcher import Answer, Batcher, BatchLimits, Place
+from gaussport.serving.batcher import Batcher, BatchLimits, Place
 from gaussport.serving.errors import RequestError
+from gaussport.serving.waiting import Answer
 
 Rows = NDArray[np.float32]
 LATER = 60.0
