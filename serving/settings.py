@@ -35,7 +35,7 @@ class Settings:
     body_timeout_s: float = _knob(30.0, "time that a client has to send its request", float, 0.01)
     keep_alive_s: int = _knob(75, "time that an idle connection stays open", int, 1)
     drain_timeout_s: float = _knob(20.0, "time that requests in flight have to end after SIGTERM", float, 0.1)
-    drain_delay_s: float = _knob(0.0, "time between falling readiness and the closed port, for load balancers", float, 0)
+    drain_delay_s: float = _knob(0.2, "time between falling readiness and the closed port, for load balancers", float, 0)
     max_pixels: int = _knob(50_000_000, "largest picture, width times height", int, 1)
     max_side_ratio: float = _knob(50.0, "longest side of a picture over its shortest", float, 1)
 

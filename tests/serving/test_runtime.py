@@ -162,3 +162,9 @@ def test_serving_starts_without_torch_onnx_triton_or_tensorrt(tiny: Path) -> Non
     """)
     done = subprocess.run([sys.executable, "-c", script, str(tiny)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_zip_is_served_like_its_folder(tiny: Path, tmp_path: Path, write_bundle: Callable[..., Path]) -> None:
+    pixels = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    folder, packed = open_bundle(tiny), open_bundle(write_bundle(tmp_path / "tiny.zip"))
+    assert np.array_equal(Runtime(folder, threads=1).run(pixels), Runtime(packed, threads=1).run(pixels))
