@@ -2,6 +2,7 @@
 extension (`score:index:label`)."""
 
 import gzip
+import re
 import zlib
 from typing import Any
 
@@ -19,6 +20,7 @@ HEAD_LENGTH = "Inference-Header-Content-Length"
 PROBABILITIES = "probabilities"
 """May be asked for beside the model's own output. It is not in the metadata, whose clients expect one output."""
 _COMPRESS_FROM_BYTES = 4096
+_REFUSED = re.compile(r";\s*q=0(\.0*)?\s*$")
 
 
 def wanted_outputs(request: InferRequest, served: ServedModel) -> tuple[OutputRequest, ...]:
@@ -80,7 +82,7 @@ def _best(values: Rows, labels: tuple[str, ...], classes: int) -> list[list[str]
 
 def _compressed(content: bytes, accepts: str) -> tuple[bytes, str]:
     """Content compressed as the client accepts it, and the name of that; unchanged and "" when it does not."""
-    codings = {part.partition(";")[0].strip().lower() for part in accepts.split(",") if "q=0" not in part.replace(" ", "")}
+    codings = {part.partition(";")[0].strip().lower() for part in accepts.split(",") if not _REFUSED.search(part)}
     if "gzip" in codings:
         return gzip.compress(content, 1, mtime=0), "gzip"
     if "deflate" in codings:

@@ -1,6 +1,8 @@
 """Many clients at once: each gets the answer that it would get alone, or is told when to come back."""
 
+import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,6 +91,24 @@ def test_a_full_queue_is_429_with_retry_after(
             pixels = {"name": "pixels", "shape": [1, 3, 8, 8], "datatype": "FP32", "data": [0.0] * 192}
             late = http.post("/v2/models/slow/infer", json={"inputs": [pixels], "parameters": {"timeout": 1}})
             assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
+
+
+def test_a_client_that_hangs_up_leaves_the_queue(
+    slow: Path, run_server: Callable[..., Any], make_picture: Callable[..., Image.Image], encode: Callable[..., bytes]
+) -> None:
+    png = encode(make_picture(1))
+    head = f"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: {len(png)}\r\n\r\n".encode()
+    with run_server(slow, options=("--max-delay-ms", "20000", "--max-batch", "2")) as server, server.http() as http:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(head + png)
+            while count_of(http.get("/metrics").text, "gaussport_decode_seconds_count") < 1:
+                time.sleep(0.01)
+        while 'status="499"' not in http.get("/metrics").text:
+            time.sleep(0.01)
+        text = http.get("/metrics").text
+        assert count_of(text, 'gaussport_queue_images{model="slow"}') == 0
+        assert count_of(text, 'gaussport_batch_size_count{model="slow"}') == 0
+        assert 'status="500"' not in text
 
 
 def test_labels_in_the_metrics_do_not_grow_with_what_clients_send(http: httpx.Client) -> None:

@@ -159,6 +159,8 @@ def test_large_json_answers_are_compressed_only_when_asked(http: httpx.Client, p
     body = {"inputs": [{"name": "pixels", "shape": list(rows.shape), "datatype": "FP32", "data": rows.reshape(-1).tolist()}]}
     plain = http.post("/v2/models/tiny/infer", json=body, headers={"accept-encoding": "identity"})
     packed = http.post("/v2/models/tiny/infer", json=body, headers={"accept-encoding": "gzip"})
+    refused = http.post("/v2/models/tiny/infer", json=body, headers={"accept-encoding": "gzip;q=0, deflate;q=0.5"})
     assert "content-encoding" not in plain.headers
+    assert refused.headers["content-encoding"] == "deflate"
     assert packed.headers["content-encoding"] == "gzip"
     assert plain.json()["outputs"] == packed.json()["outputs"]
