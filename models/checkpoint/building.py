@@ -18,14 +18,23 @@ def build_classifier(checkpoint: Checkpoint) -> Classifier:
         CheckpointError: parameters are missing or unexpected.
         ConfigurationError: a parameter's shape disagrees with the configuration.
     """
-    with torch.device("meta"):  # shapes only: nothing is allocated or initialised for a configuration that does not fit
-        classifier = Classifier(checkpoint.config)
+    classifier = _skeleton(checkpoint)
     expected = classifier.state_dict()
     _check_names(expected, checkpoint)
     _check_shapes(expected, checkpoint)
     weights = {name: tensor.detach().clone() for name, tensor in checkpoint.state_dict.items()}
     classifier.load_state_dict(weights, strict=True, assign=True)
     return classifier.eval()
+
+
+def _skeleton(checkpoint: Checkpoint) -> Classifier:
+    """The classifier on the meta device, shapes only: nothing is allocated or initialised for what may not fit."""
+    try:
+        with torch.device("meta"):
+            return Classifier(checkpoint.config)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigurationError(f"the configuration of {_source(checkpoint)} cannot be built: {reason}") from None
 
 
 def _check_names(expected: dict[str, Tensor], checkpoint: Checkpoint) -> None:

@@ -10,6 +10,8 @@ from gaussport.models.checkpoint.contents import Checkpoint
 from gaussport.models.config import ClassifierConfig
 from gaussport.models.image.preprocess import Preprocessing
 
+_FINITE = 1e300
+
 
 def to_description(checkpoint: Checkpoint) -> dict[str, Any]:
     """The JSON object that a checkpoint file keeps beside its tensors."""
@@ -19,6 +21,18 @@ def to_description(checkpoint: Checkpoint) -> dict[str, Any]:
         "labels": list(checkpoint.labels),
         "metrics": checkpoint.metrics,
     }
+
+
+def config_from(document: Mapping[str, Any], source: str) -> ClassifierConfig:
+    """The stored configuration, of which a classifier can be made.
+
+    Raises:
+        ConfigurationError: a field is missing, unknown, impossible or of the wrong type.
+    """
+    try:
+        return ClassifierConfig.from_json(document)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(f"the configuration of {source} has a field of the wrong type: {error}") from None
 
 
 def preprocessing_from(document: object, config: ClassifierConfig, source: str) -> Preprocessing:
@@ -68,4 +82,4 @@ def labels_from(document: object, config: ClassifierConfig, source: str) -> tupl
 def metrics_from(document: object) -> dict[str, float]:
     """The numbers among the stored metrics; anything else in there tells nothing about the weights."""
     entries = document.items() if isinstance(document, Mapping) else ()
-    return {str(name): float(value) for name, value in entries if isinstance(value, int | float)}
+    return {str(name): float(value) for name, value in entries if isinstance(value, int | float) and abs(value) <= _FINITE}

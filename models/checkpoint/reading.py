@@ -10,7 +10,7 @@ from torch import Tensor
 from gaussport.errors import CheckpointError, ConfigurationError
 from gaussport.models.checkpoint.container import Container, container_of
 from gaussport.models.checkpoint.contents import Checkpoint, Stored
-from gaussport.models.checkpoint.description import labels_from, metrics_from, preprocessing_from
+from gaussport.models.checkpoint.description import config_from, labels_from, metrics_from, preprocessing_from
 from gaussport.models.checkpoint.numbers import finite_float32
 from gaussport.models.checkpoint.safetensors_file import read_safetensors
 from gaussport.models.checkpoint.sidecar import read_sidecar
@@ -34,6 +34,7 @@ def read_checkpoint(path: Path, config_path: Path | None = None, labels: Sequenc
     beside = read_sidecar(Path(config_path)) if config_path is not None else {}
     described: Mapping[str, Any] = {**stored.description, **beside}
     config = _config(path, stored, beside)
+    _check_plausible(config, path)
     return Checkpoint(
         config=config,
         state_dict=state_dict,
@@ -67,10 +68,10 @@ def _config(path: Path, stored: Stored, beside: Mapping[str, Any]) -> Classifier
                 f"{path.name} holds weights but no configuration: give one with --config FILE "
                 "(the JSON of a ClassifierConfig)"
             )
-        return ClassifierConfig.from_json(inside)
-    given = ClassifierConfig.from_json(beside["config"])
+        return config_from(inside, path.name)
+    given = config_from(beside["config"], "--config")
     try:
-        own = ClassifierConfig.from_json(inside) if isinstance(inside, Mapping) else given
+        own = config_from(inside, path.name) if isinstance(inside, Mapping) else given
     except ConfigurationError:
         return given  # a foreign configuration, which is why one was given
     differing = [name for name, value in own.to_json().items() if given.to_json()[name] != value]
@@ -81,6 +82,16 @@ def _config(path: Path, stored: Stored, beside: Mapping[str, Any]) -> Classifier
             f"{given.to_json()[name]}: leave --config out"
         )
     return given
+
+
+def _check_plausible(config: ClassifierConfig, path: Path) -> None:
+    """Counts that no file of this size can fill, before anything is made of them."""
+    size = path.stat().st_size
+    for field in ("classes", "depth"):
+        if getattr(config, field) > size:
+            raise ConfigurationError(
+                f"{field} is {getattr(config, field):,} but {path.name} has only {size:,} bytes: give its own configuration"
+            )
 
 
 def _sha256(path: Path) -> str:

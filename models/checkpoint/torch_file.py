@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch import Tensor
@@ -26,7 +26,9 @@ def read_torch(path: Path, container: Container) -> Stored:
     Raises:
         CheckpointError: the file is damaged, wants to import something, or holds no state dict.
     """
-    content = _load(path, container)
+    if container is Container.TORCH_ZIP:
+        _check_zip(path)
+    content = _load(path)
     if not isinstance(content, Mapping):
         raise CheckpointError(
             f"{path.name} holds a {type(content).__name__}, not a dict of tensors: save the model's state_dict()"
@@ -38,7 +40,24 @@ def read_torch(path: Path, container: Container) -> Stored:
     return Stored(_tensors(path, weights), content if found else {})
 
 
-def _load(path: Path, container: Container) -> object:
+def _check_zip(path: Path) -> None:
+    """The archive is whole, and unpacks to no more than it is: torch.save never compresses, a bomb does."""
+    try:
+        with ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+            names = {entry.filename.rpartition("/")[2] for entry in archive.infolist()}
+    except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError):
+        # A zip's table of contents is its last part.
+        raise CheckpointError(f"{path.name} is a truncated zip archive: {_AGAIN}") from None
+    if "data.pkl" not in names:
+        raise CheckpointError(f"{path.name} is a zip archive, but not one of torch.save: give the checkpoint itself")
+    if unpacked > path.stat().st_size:
+        raise CheckpointError(
+            f"{path.name} claims to unpack to {unpacked:,} bytes, more than it holds: save it with torch.save"
+        )
+
+
+def _load(path: Path) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about TorchScript archives, and then raises
@@ -52,19 +71,15 @@ def _load(path: Path, container: Container) -> object:
                 "it again with tensors, numbers, strings, lists and dicts only"
             ) from None
         raise CheckpointError(f"{path.name} is a pickle that holds more than tensors, or is damaged: {_AGAIN}") from None
-    except Exception as error:  # noqa: BLE001 - EOFError, RuntimeError, KeyError, struct.error and more, by kind of damage
-        if container is Container.TORCH_ZIP:
-            # A zip's table of contents is its last part.
-            reason = "a zip archive, but not PyTorch's" if is_zipfile(path) else "a truncated zip archive"
-            raise CheckpointError(f"{path.name} is {reason}: {_AGAIN}") from None
-        raise CheckpointError(f"{path.name} is a truncated or damaged pickle: {_AGAIN}") from None
+    except Exception:  # noqa: BLE001 - EOFError, RuntimeError, KeyError, struct.error and more, by kind of damage
+        raise CheckpointError(f"{path.name} is truncated or damaged and cannot be unpickled: {_AGAIN}") from None
 
 
 def _tensors(path: Path, weights: Mapping[Any, Any]) -> dict[str, Tensor]:
     for name, value in weights.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             raise CheckpointError(
-                f"{path.name} has a {type(value).__name__} under {name!r} where a state dict has tensors: save the weights "
-                f"under one of the keys {', '.join(WEIGHT_KEYS)}"
+                f"{path.name} holds {name!r} of type {type(value).__name__} where a state dict has tensors: save the "
+                f"weights under one of the keys {', '.join(WEIGHT_KEYS)}"
             )
     return dict(weights)

@@ -72,5 +72,8 @@ def _check_output(arguments: argparse.Namespace) -> None:
         raise UsageError(f"the output {output} is a folder: name a file in it")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"the output's folder {output.absolute().parent} does not exist: make it first")
+    state = output.with_name(output.name + ".state")
+    if state.exists() and not (arguments.resume or arguments.force):
+        raise UsageError(f"{state} is of a run that was stopped: go on with --resume, or start again with --force")
     if output.exists() and not arguments.force:
         raise UsageError(f"{output} exists: choose another name, or give --force to replace it")

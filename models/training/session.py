@@ -69,7 +69,7 @@ def _trained(
     def watch(step: Step) -> None:
         reached = "" if step.held_out is None else f", {step.held_out:.1%} held out"
         text = f"epoch {step.epoch}/{step.epochs}, loss {step.loss:.3f}"
-        if step.held_out is not None:
+        if reached:
             bar.console.print(text + reached, highlight=False)
         bar.update(task, completed=step.step, total=step.steps, description=text)
 

@@ -19,7 +19,7 @@ class Augmentation:
 class TrainingSettings:
     """`learning_rate` is the peak, after `warmup_epochs` of linear rise and before the cosine fall to zero."""
 
-    epochs: int = 30
+    epochs: int = 25
     batch_size: int = 64
     learning_rate: float = 3e-3
     weight_decay: float = 0.05

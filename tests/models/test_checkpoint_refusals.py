@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         (b"hello, world, this is text", "starts with the bytes 68 65 6c 6c"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 64, "starts with the bytes 89 50"),
         (b"PK\x03\x04" + b"\0" * 400, "truncated zip archive"),
-        (b"\x80\x02", "damaged pickle"),
+        (b"\x80\x02", "cannot be unpickled"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.pt", "a.ckpt"])
@@ -82,13 +83,19 @@ def test_what_the_file_looks_like_is_said(data: bytes, words: str, name: str, tm
 
 def test_a_zip_of_something_else(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", w=np.zeros(3))
-    assert "is a zip archive, but not PyTorch's" in refusal((tmp_path / "a.npz").rename(tmp_path / "a.pt"))
+    assert "is a zip archive, but not one of torch.save" in refusal((tmp_path / "a.npz").rename(tmp_path / "a.pt"))
+
+
+def test_a_zip_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "a.pt", "w", ZIP_DEFLATED) as archive:
+        archive.writestr("a/data.pkl", b"\0" * 50_000_000)
+    assert "claims to unpack to 50,000,000 bytes" in refusal(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("fraction", [0.02, 0.3, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize(
     ("name", "legacy", "words"),
-    [("a.pt", False, "truncated zip"), ("a.pt", True, "pickle"), ("a.safetensors", False, "truncated")],
+    [("a.pt", False, "truncated zip"), ("a.pt", True, "truncated or damaged"), ("a.safetensors", False, "truncated")],
     ids=["zip", "pickle", "safetensors"],
 )
 def test_a_truncated_file(name: str, legacy: bool, words: str, fraction: float, tmp_path: Path) -> None:
@@ -208,9 +215,9 @@ def test_a_harmless_object_is_named(extra: object, name: str, tmp_path: Path) ->
         ([1, 2], "holds a list"),
         ({}, "holds no tensors"),
         ({"state_dict": {}}, "holds no tensors"),
-        ({"epoch": 3}, "has a int under 'epoch'"),
-        ({"state_dict": {"a": {"b": 1}}}, "has a dict under 'a'"),
-        ({1: torch.zeros(1)}, "under 1"),
+        ({"epoch": 3}, "holds 'epoch' of type int"),
+        ({"state_dict": {"a": {"b": 1}}}, "holds 'a' of type dict"),
+        ({1: torch.zeros(1)}, "holds 1 of type Tensor"),
         ({"state_dict": {"a": torch.zeros(1)}, "model": {"a": torch.ones(1)}}, "2 sets of weights, state_dict and model"),
         ({"a": torch.zeros(3, dtype=torch.int64)}, "a in a.pt holds int64"),
         ({"a": torch.zeros(3).to_sparse()}, "a in a.pt is a sparse"),
@@ -345,3 +352,32 @@ def test_a_configuration_path_that_leads_nowhere(tmp_path: Path) -> None:
     save(tmp_path / "a.pt", good_checkpoint().state_dict)
     assert "there is no configuration file" in refusal(tmp_path / "a.pt", tmp_path / "none.json")
     assert "is a folder" in refusal(tmp_path / "a.pt", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": 10**12},
+        {"depth": 10**12},
+        {"dim": 32.5},
+        {"dim": 2**62},
+        {"patch": 3.2},
+        {"classes": "10"},
+        {"classes": None},
+        {"image_size": 32},
+        {"image_size": [32.0, 32]},
+        {"mlp_ratio": float("nan")},
+        {"attention": {"family": []}},
+        {"attention": {"family": "ssog"}},
+        {"attention": {"family": "ssog", "heads": 3}},
+        {"attention": {"family": "ssog", "heads": 2, "atoms": 0}},
+        {"gelu": "relu"},
+        {"colour": 1},
+    ],
+    ids=str,
+)
+def test_an_impossible_configuration_is_refused_quickly(change: dict[str, object], tmp_path: Path) -> None:
+    good = good_checkpoint()
+    started = time.monotonic()
+    refusal(save(tmp_path / "a.pt", {**torch_document(good), "labels": None, "config": {**good.config.to_json(), **change}}))
+    assert time.monotonic() - started < 2
