@@ -3,12 +3,10 @@
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import pytest
@@ -26,6 +24,27 @@ def folder(tmp_path: Path, make_picture: Callable[..., Image.Image], encode: Cal
         data = encode(make_picture(index))
         (tmp_path / f"{index}.png").write_bytes(data[:60] if index == 1 else data)
     return tmp_path
+
+
+class Ended(Protocol):
+    """Assert that a command ends with this code and one sentence that starts like this."""
+
+    def __call__(self, code: int, message: str, *words: str) -> None: ...
+
+
+@pytest.fixture
+def ended(capsys: pytest.CaptureFixture[str]) -> Iterator[Ended]:
+    before = signal.getsignal(signal.SIGTERM)  # which `serve` replaces
+
+    def check(code: int, message: str, *words: str) -> None:
+        assert cli.main(words) == code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert shown.err.startswith(message)
+        assert shown.err.count("\n") == 1
+
+    yield check
+    signal.signal(signal.SIGTERM, before)
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -83,23 +102,16 @@ def test_a_missing_picture_is_a_row(tiny: Path, folder: Path, capsys: pytest.Cap
     ],
 )
 def test_what_cannot_be_is_one_sentence(
-    tiny: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory, words: list[str], code: int
+    tiny: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory, words: list[str], code: int, ended: Ended
 ) -> None:
     names = {"BUNDLE": str(tiny), "PICTURE": str(folder / "0.png"), "EMPTY": str(tmp_path_factory.mktemp("empty"))}
-    command = [sys.executable, "-m", "gaussport", *(names.get(word, word) for word in words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    assert done.stderr.startswith(f"gaussport {words[0]}: ")
-    assert done.stderr.count("\n") == 1
+    ended(code, f"gaussport {words[0]}: ", *(names.get(word, word) for word in words))
 
 
-def test_a_port_in_use_is_told_at_once(tiny: Path) -> None:
+def test_a_port_in_use_is_told_at_once(tiny: Path, ended: Ended) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        command = [sys.executable, "-m", "gaussport", "serve", str(tiny), "--port", str(taken.getsockname()[1])]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert "Address already in use; choose another --port" in done.stderr
+        message = f"gaussport serve: cannot listen on 127.0.0.1:{taken.getsockname()[1]}: Address already in use; choose"
+        ended(1, message, "serve", str(tiny), "--port", str(taken.getsockname()[1]))
 
 
 def test_serve_says_where_in_one_line_and_two_models_share_a_server(
