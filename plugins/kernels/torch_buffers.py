@@ -1,0 +1,46 @@
+"""Torch tensors as a plan's buffers: contiguous operands, workspaces, and dtypes by Triton's names."""
+
+import torch
+from torch import Tensor
+
+from gaussport.plugins.kernels.architectures import LEAST_SHARED_LIMIT_BYTES
+from gaussport.plugins.kernels.launch import Plan
+from gaussport.plugins.operator import Operator
+
+TRITON_NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+_TORCH_DTYPES = {name: dtype for dtype, name in TRITON_NAMES.items()}
+
+
+def triton_dtype(operator: Operator, tensor: Tensor) -> str:
+    """Triton's name of a tensor's dtype.
+
+    Raises:
+        ValueError: the kernels do not compute in that dtype (float64).
+    """
+    if tensor.dtype not in TRITON_NAMES:
+        raise ValueError(
+            f"{operator.name}: the GPU kernels take float32, float16 or bfloat16, not {tensor.dtype}: "
+            "convert the operands, or use the torch operator"
+        )
+    return TRITON_NAMES[tensor.dtype]
+
+
+def contiguous(**operands: Tensor) -> dict[str, Tensor]:
+    """The operands by name, row-major. An expanded field is copied; a field with b = h = w = 1 never was expanded."""
+    return {name: tensor.contiguous() for name, tensor in operands.items()}
+
+
+def workspaces(plan: Plan, batch: int, device: torch.device) -> dict[str, Tensor]:
+    """Uninitialised workspaces of a plan for `batch` images."""
+    return {
+        name: torch.empty(batch * elements, dtype=_TORCH_DTYPES[dtype], device=device)
+        for name, (elements, dtype) in plan.workspace.items()
+    }
+
+
+def shared_limit_bytes(tensor: Tensor) -> int:
+    """Shared memory that one program may have on the tensor's GPU; off a GPU (the interpreter), what every GPU has."""
+    if not tensor.is_cuda:
+        return LEAST_SHARED_LIMIT_BYTES
+    limit: int = torch.cuda.get_device_properties(tensor.device).shared_memory_per_block_optin
+    return limit
