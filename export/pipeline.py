@@ -10,7 +10,14 @@ from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
 from gaussport.export.labels_file import read_labels
 from gaussport.export.opsets import DEFAULT, check_opset
 from gaussport.export.progress import Steps
-from gaussport.export.wishes import DEFAULT_MAX_BATCH, check_max_batch, check_not_the_input, model_name
+from gaussport.export.wishes import (
+    DEFAULT_MAX_BATCH,
+    check_max_batch,
+    check_not_the_input,
+    check_plain,
+    creation_time,
+    model_name,
+)
 
 
 def export_checkpoint(
@@ -36,7 +43,9 @@ def export_checkpoint(
     """
     check_opset(opset)
     check_max_batch(max_batch)
+    check_plain(destination)
     check_not_the_input(destination, checkpoint_path, labels, config_path)
+    created = creation_time()
     chosen_name = model_name(name, checkpoint_path)
     chosen_labels = None if labels is None else read_labels(labels)
     try:
@@ -56,7 +65,7 @@ def export_checkpoint(
             with steps.step("writing the report"):
                 work.write_reports(draft.folder, chosen_name, proof, work.graph_summary(model, len(written)))
             with steps.step("writing the manifest"):
-                draft.finish(lambda files: work.manifest_of(checkpoint, model, chosen_name, max_batch, files))
+                draft.finish(lambda files: work.manifest_of(checkpoint, model, chosen_name, max_batch, created, files))
     except OSError as error:
         raise BundleError(f"{destination} cannot be written: {error.strerror or error}") from error
     return open_bundle(destination, check_hashes=False)

@@ -1,6 +1,9 @@
 """What the caller wishes, checked before any work and before torch is imported."""
 
+import os
 import re
+import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gaussport.errors import UsageError
@@ -34,6 +37,16 @@ def model_name(wish: str | None, checkpoint: Path) -> str:
     return name
 
 
+def check_plain(path: Path) -> None:
+    """Raise a UsageError for a device, a pipe or a socket: reading one may never end, and none becomes a bundle."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # missing, or a name that cannot be: whoever opens it says so
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UsageError(f"{path} is neither a file nor a folder: choose another path")
+
+
 def check_not_the_input(destination: Path, *inputs: Path | None) -> None:
     """Raise a UsageError when writing would replace one of the files that are read."""
     for path in inputs:
@@ -45,3 +58,14 @@ def check_not_the_input(destination: Path, *inputs: Path | None) -> None:
             continue
         if same:
             raise UsageError(f"{destination} is the file that would be read, {path}: choose another path for the bundle")
+
+
+def creation_time() -> datetime:
+    """The time, to the second; SOURCE_DATE_EPOCH (reproducible-builds.org) makes it a chosen one."""
+    chosen = os.environ.get("SOURCE_DATE_EPOCH")
+    if chosen is None:
+        return datetime.now(UTC).replace(microsecond=0)
+    try:
+        return datetime.fromtimestamp(int(chosen), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"SOURCE_DATE_EPOCH is {chosen!r} but must be whole seconds since 1970") from None

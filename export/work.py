@@ -1,6 +1,7 @@
 """The steps of an export, by name: the heavy half of `pipeline`, imported when there is work to do."""
 
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,12 @@ def graph_summary(model: onnx.ModelProto, file_bytes: int) -> dict[str, Any]:
 
 
 def manifest_of(
-    checkpoint: Checkpoint, model: onnx.ModelProto, name: str, max_batch: int, files: dict[str, FileRecord]
+    checkpoint: Checkpoint,
+    model: onnx.ModelProto,
+    name: str,
+    max_batch: int,
+    created: datetime,
+    files: dict[str, FileRecord],
 ) -> Manifest:
     """The manifest of a proved model; names, axes, types and versions are read from the graph itself."""
     custom = opset_of(model, DOMAIN)
@@ -75,7 +81,7 @@ def manifest_of(
         opset=opset_of(model, "") or 0,
         operators={} if custom is None else {DOMAIN: custom},
         precision="fp32",
-        provenance=provenance_of(checkpoint),
+        provenance=provenance_of(checkpoint, created),
         # JSON has no NaN, and a metric that is none tells nothing.
         metrics={key: number for key, number in checkpoint.metrics.items() if np.isfinite(number)},
         files=files,

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gaussport.export.commands.output import shown, write_json
+from gaussport.export.wishes import check_plain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gaussport.export.bundle.draft import looks_like_a_bundle
 
     path: Path = arguments.path
+    check_plain(path)
     if path.is_dir() or looks_like_a_bundle(path):
         document, rows = _bundle(path)
     else:

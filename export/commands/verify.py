@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from gaussport.export.commands.output import say, shown, write_json
+from gaussport.export.wishes import check_plain
 
 _COLOURS = {"ok": "green", "FAILED": "bold red", "skipped": "yellow"}
 
@@ -22,6 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gaussport.export.progress import Steps
     from gaussport.export.verification import CHECKS, verify_bundle
 
+    check_plain(arguments.bundle)
     findings = []
     with Steps(total=len(CHECKS) + 2) as steps:
         answers = verify_bundle(arguments.bundle, arguments.checkpoint, arguments.config)
