@@ -1,13 +1,13 @@
 """`bundle.json`: everything that a bundle says of itself."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gaussport.models.image.preprocess import Preprocessing
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.onnx"
 MANIFEST_FILE = "bundle.json"
 REPORT_FILE = "report.json"
