@@ -1,7 +1,8 @@
 """`gaussport::SeparableGaussianFilter` in ONNX: the node that torch's export writes, and its body in standard operators.
 
-The body is two batched MatMuls over filters made by softmax. A fixed field (b = h = w = 1) broadcasts into them without
-being expanded. Numerics are those of `torch_op`: distances are counted from the nearest cell, so nothing cancels.
+The body is two batched MatMuls over Gaussians that are 1 at the nearest cell. Exponents are then never positive and sums
+never below 1, so Exp and ReduceSum replace Softmax, which ONNX Runtime runs half as fast on rows this short. A fixed field
+(b = h = w = 1) broadcasts into the MatMuls without being expanded. Numerics are those of `torch_op`.
 """
 
 import onnx
@@ -10,7 +11,7 @@ import onnx.parser
 from gaussport.plugins.onnx_node import OnnxOperator, node_writer
 from gaussport.plugins.operator import DOMAIN
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
-from gaussport.plugins.separable_gaussian_filter.torch_op import separable_gaussian_filter
+from gaussport.plugins.separable_gaussian_filter.torch_op import LEAST_VARIANCE, separable_gaussian_filter
 
 _BODY = """
 <domain: "{domain}", opset_import: ["" : {opset}]>
@@ -20,44 +21,29 @@ _BODY = """
   float_offset = Cast <to = 1> (offset)
   float_width = Cast <to = 1> (width)
   float_weight = Cast <to = 1> (weight)
-  row_mu, col_mu = Split <axis = -1, num_outputs = 2> (float_offset)
-  row_sigma, col_sigma = Split <axis = -1, num_outputs = 2> (float_width)
   H = Shape <start = 1, end = 2> (value)
   W = Shape <start = 2, end = 3> (value)
   D = Shape <start = 4, end = 5> (value)
   R = Shape <start = 4, end = 5> (weight)
   keep = Constant <value = int64[3] {{0, 0, 0}}> ()
   rest = Constant <value = int64[1] {{-1}}> ()
+  last = Constant <value = int64[1] {{-1}}> ()
+  axes = Constant <value = int64[2] {{1, 2}}> ()
   zero = Constant <value = int64 {{0}}> ()
   one = Constant <value = int64 {{1}}> ()
-  axes = Constant <value = int64[2] {{1, 2}}> ()
   none = Constant <value = float {{0.0}}> ()
   two = Constant <value = float {{2.0}}> ()
   minus_half = Constant <value = float {{-0.5}}> ()
-  least = Constant <value = float {{1e-36}}> ()
-
-  H_scalar = Squeeze (H)
-  rows_int = Range (zero, H_scalar, one)
-  rows = Cast <to = 1> (rows_int)
-  row_query = Unsqueeze (rows, axes)
-  H_less = Sub (H_scalar, one)
-  last_row = Cast <to = 1> (H_less)
-  row_mu_t = Transpose <perm = [0, 2, 3, 1, 4, 5]> (row_mu)
-  row_sigma_t = Transpose <perm = [0, 2, 3, 1, 4, 5]> (row_sigma)
-  row_centre = Sub (row_query, row_mu_t)
-  row_round = Round (row_centre)
-  row_nearest = Clip (row_round, none, last_row)
-  row_from = Sub (row_query, row_nearest)
-  row_excess = Sub (row_from, row_mu_t)
-  row_twice = Mul (row_excess, two)
-  row_square = Mul (row_sigma_t, row_sigma_t)
-  row_safe = Max (row_square, least)
-  row_factor = Div (minus_half, row_safe)
-  row_step = Sub (row_nearest, rows)
-  row_sum = Add (row_step, row_twice)
-  row_product = Mul (row_step, row_sum)
-  row_log = Mul (row_product, row_factor)
-  row_filter = Softmax <axis = -1> (row_log)
+  least = Constant <value = float {{{least}}}> ()
+  square = Mul (float_width, float_width)
+  safe = Max (square, least)
+  factor = Div (minus_half, safe)
+  row_factor_flat, col_factor_flat = Split <axis = -1, num_outputs = 2> (factor)
+  row_mu_flat, col_mu_flat = Split <axis = -1, num_outputs = 2> (float_offset)
+{row}
+{col}
+  row_share = Reciprocal (row_total)
+  row_filter = Mul (row_gauss, row_share)
   row_shape = Concat <axis = 0> (keep, rest, H)
   row_matrix = Reshape (row_filter, row_shape)
   value_t = Transpose <perm = [0, 2, 3, 1, 4]> (float_value)
@@ -68,37 +54,40 @@ _BODY = """
   filtered_shape = Concat <axis = 0> (keep, rest, D)
   filtered = Reshape (filtered_t, filtered_shape)
 
-  W_scalar = Squeeze (W)
-  cols_int = Range (zero, W_scalar, one)
-  cols = Cast <to = 1> (cols_int)
-  col_query = Unsqueeze (cols, axes)
-  W_less = Sub (W_scalar, one)
-  last_col = Cast <to = 1> (W_less)
-  col_mu_t = Transpose <perm = [0, 1, 3, 2, 4, 5]> (col_mu)
-  col_sigma_t = Transpose <perm = [0, 1, 3, 2, 4, 5]> (col_sigma)
-  col_centre = Sub (col_query, col_mu_t)
-  col_round = Round (col_centre)
-  col_nearest = Clip (col_round, none, last_col)
-  col_from = Sub (col_query, col_nearest)
-  col_excess = Sub (col_from, col_mu_t)
-  col_twice = Mul (col_excess, two)
-  col_square = Mul (col_sigma_t, col_sigma_t)
-  col_safe = Max (col_square, least)
-  col_factor = Div (minus_half, col_safe)
-  col_step = Sub (col_nearest, cols)
-  col_sum = Add (col_step, col_twice)
-  col_product = Mul (col_step, col_sum)
-  col_log = Mul (col_product, col_factor)
-  col_filter = Softmax <axis = -1> (col_log)
   weight_t = Transpose <perm = [0, 1, 3, 2, 4]> (float_weight)
-  weight_column = Unsqueeze (weight_t, rest)
-  col_weighted = Mul (col_filter, weight_column)
-  weighted_shape = Concat <axis = 0> (keep, W, rest)
-  col_matrix = Reshape (col_weighted, weighted_shape)
+  weight_column = Unsqueeze (weight_t, last)
+  col_share = Div (weight_column, col_total)
+  col_weighted = Mul (col_gauss, col_share)
+  col_shape = Concat <axis = 0> (keep, W, rest)
+  col_matrix = Reshape (col_weighted, col_shape)
   col_pass = MatMul (col_matrix, filtered)
   float_output = Transpose <perm = [0, 1, 3, 2, 4]> (col_pass)
   output = CastLike (float_output, value)
 }}
+"""
+
+# One direction's unnormalised Gaussian, 1 at the nearest cell, and its sum over the last axis, which runs over cells.
+_GAUSS = """
+  {axis}_mu = Transpose <perm = {perm}> ({axis}_mu_flat)
+  {axis}_factor = Transpose <perm = {perm}> ({axis}_factor_flat)
+  {axis}_size = Squeeze ({size})
+  {axis}_int = Range (zero, {axis}_size, one)
+  {axis}_cells = Cast <to = 1> ({axis}_int)
+  {axis}_query = Unsqueeze ({axis}_cells, axes)
+  {axis}_size_less = Sub ({axis}_size, one)
+  {axis}_end = Cast <to = 1> ({axis}_size_less)
+  {axis}_centre = Sub ({axis}_query, {axis}_mu)
+  {axis}_round = Round ({axis}_centre)
+  {axis}_nearest = Clip ({axis}_round, none, {axis}_end)
+  {axis}_from = Sub ({axis}_query, {axis}_nearest)
+  {axis}_excess = Sub ({axis}_from, {axis}_mu)
+  {axis}_twice = Mul ({axis}_excess, two)
+  {axis}_step = Sub ({axis}_nearest, {axis}_cells)
+  {axis}_sum = Add ({axis}_step, {axis}_twice)
+  {axis}_product = Mul ({axis}_step, {axis}_sum)
+  {axis}_log = Mul ({axis}_product, {axis}_factor)
+  {axis}_gauss = Exp ({axis}_log)
+  {axis}_total = ReduceSum <keepdims = 1> ({axis}_gauss, last)
 """
 
 
@@ -112,7 +101,10 @@ def function(opset: int, variant: str) -> onnx.FunctionProto:
 
     [B, H, W, P, D] is seen as [B, W, P, H, D] by the row pass and as [B, H, P, R·W, D] by the column pass.
     """
-    return onnx.parser.parse_function(_BODY.format(domain=DOMAIN, name=OPERATOR.name, opset=opset))
+    row = _GAUSS.format(axis="row", size="H", perm=[0, 2, 3, 1, 4, 5])  # [b, w, P, H, R, cell]
+    col = _GAUSS.format(axis="col", size="W", perm=[0, 1, 3, 2, 4, 5])  # [b, h, P, W, R, cell]
+    names = {"domain": DOMAIN, "name": OPERATOR.name, "opset": opset, "least": LEAST_VARIANCE}
+    return onnx.parser.parse_function(_BODY.format(row=row, col=col, **names))
 
 
 def _node(value: object, offset: object, width: object, weight: object) -> object:
