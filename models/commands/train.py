@@ -34,23 +34,24 @@ def run(arguments: argparse.Namespace) -> int:
     _check_output(arguments)
     from gaussport.models.training.session import train_to_file
 
-    result = train_to_file(
-        preset_name=arguments.preset,
-        data_name=arguments.data,
-        output=arguments.output,
-        options={
-            name: value
-            for name, value in (
-                ("epochs", arguments.epochs),
-                ("batch_size", arguments.batch_size),
-                ("learning_rate", arguments.lr),
-                ("seed", arguments.seed),
-            )
-            if value is not None
-        },
-        threads=arguments.threads,
-        resume=arguments.resume,
-    )
+    options = {
+        name: value
+        for name, value in (
+            ("epochs", arguments.epochs),
+            ("batch_size", arguments.batch_size),
+            ("learning_rate", arguments.lr),
+            ("seed", arguments.seed),
+        )
+        if value is not None
+    }
+    try:
+        result = train_to_file(
+            arguments.preset, arguments.data, arguments.output, options, arguments.threads, arguments.resume
+        )
+    except KeyboardInterrupt:
+        if _state(arguments.output).exists():
+            sys.stderr.write("the last whole epoch is kept: go on with --resume\n")
+        raise
     if arguments.json:
         sys.stdout.write(json.dumps(result, ensure_ascii=False) + "\n")
     else:
@@ -72,8 +73,13 @@ def _check_output(arguments: argparse.Namespace) -> None:
         raise UsageError(f"the output {output} is a folder: name a file in it")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"the output's folder {output.absolute().parent} does not exist: make it first")
-    state = output.with_name(output.name + ".state")
+    state = _state(output)
     if state.exists() and not (arguments.resume or arguments.force):
         raise UsageError(f"{state} is of a run that was stopped: go on with --resume, or start again with --force")
     if output.exists() and not arguments.force:
         raise UsageError(f"{output} exists: choose another name, or give --force to replace it")
+
+
+def _state(output: Path) -> Path:
+    # As `training.state.state_path`, which would import torch before the output is checked.
+    return output.with_name(output.name + ".state")

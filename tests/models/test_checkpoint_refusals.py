@@ -133,9 +133,9 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     ],
 )
 def test_a_lying_safetensors_header_costs_neither_time_nor_memory(data: bytes, tmp_path: Path) -> None:
-    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     refusal(write(tmp_path / "a.safetensors", data))
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kB
 
 
@@ -378,6 +378,6 @@ def test_a_configuration_path_that_leads_nowhere(tmp_path: Path) -> None:
 )
 def test_an_impossible_configuration_is_refused_quickly(change: dict[str, object], tmp_path: Path) -> None:
     good = good_checkpoint()
-    started = time.monotonic()
+    started = time.process_time()
     refusal(save(tmp_path / "a.pt", {**torch_document(good), "labels": None, "config": {**good.config.to_json(), **change}}))
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2

@@ -216,6 +216,23 @@ def test_the_command_trains_on_a_folder(pets: Path, tmp_path: Path, capsys: pyte
     assert sorted(file.name for file in tmp_path.iterdir()) == ["pets", "pets.safetensors"]
 
 
+def test_a_stopped_command_goes_on_to_the_same_file(
+    pets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(arguments(pets, tmp_path / "whole.safetensors")) == 0
+
+    def interrupt(*_: object) -> float:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:  # between the first epoch's state and its accuracy
+        patched.setattr("gaussport.models.training.loop.accuracy", interrupt)
+        assert main(arguments(pets, tmp_path / "stopped.safetensors")) == 130
+    assert not (tmp_path / "stopped.safetensors").exists()
+    assert "go on with --resume" in capsys.readouterr().err
+    assert main(arguments(pets, tmp_path / "stopped.safetensors", "--resume")) == 0
+    assert (tmp_path / "stopped.safetensors").read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("name", "more", "code", "words"),
     [
@@ -223,6 +240,7 @@ def test_the_command_trains_on_a_folder(pets: Path, tmp_path: Path, capsys: pyte
         ("none/a.safetensors", (), 2, "does not exist"),
         ("old.safetensors", (), 2, "exists: choose another name, or give --force"),
         ("a.safetensors", ("--resume",), 1, "nothing to resume"),
+        ("stopped.safetensors", (), 2, "go on with --resume, or start again with --force"),
         ("a.safetensors", ("--threads", "0"), 2, "--threads is 0"),
         ("a.safetensors", ("--preset", "dot-huge"), 1, "no preset 'dot-huge'"),
         ("a.safetensors", ("--epochs", "0"), 2, "epochs is 0"),
@@ -233,6 +251,7 @@ def test_the_command_refuses_in_one_line(
     name: str, more: tuple[str, ...], code: int, words: str, pets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "old.safetensors").write_bytes(b"old")
+    (tmp_path / "stopped.safetensors.state").touch()
     assert main(arguments(pets, tmp_path / name, *more)) == code
     last = capsys.readouterr().err.rstrip("\n").rpartition("\n")[2]
     assert last.startswith("gaussport train: ")
