@@ -39,8 +39,8 @@ def export_onnx(module: nn.Module, shape: tuple[int, int, int], opset: int = DEF
     """
     check_opset(opset)
     with evaluating(module):
-        dtype = _dtype(module)
-        pixels = torch.zeros(_EXAMPLE_BATCH, *shape, dtype=dtype)
+        _check_parameters(module)
+        pixels = torch.zeros(_EXAMPLE_BATCH, *shape)
         calls = custom_calls(module, pixels)
         model = _trace(module, pixels, opset)
         parameters = _parameters(module)
@@ -81,15 +81,18 @@ def _reason(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _dtype(module: nn.Module) -> torch.dtype:
+def _check_parameters(module: nn.Module) -> None:
+    """Raise an ExportError unless they are float32, on the CPU, and fit into one file."""
     dtypes = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
     if dtypes - {torch.float32}:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
         raise ExportError(f"the model's parameters are {names}: convert the module with .float() before the export")
+    devices = {str(parameter.device) for parameter in module.parameters()} - {"cpu"}
+    if devices:
+        raise ExportError(f"the model's parameters are on {', '.join(sorted(devices))}: call .cpu() before the export")
     size = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
     if size > _LIMIT_BYTES:
         raise ExportError(f"the model has {size / 2**30:.1f} GiB of parameters: one ONNX file holds less than 2 GiB")
-    return torch.float32
 
 
 def _parameters(module: nn.Module) -> dict[str, NDArray[np.generic]]:

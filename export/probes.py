@@ -29,14 +29,14 @@ class Probes:
         return cls(preprocessing.tensor_shape, (0 - mean) / std, (1 - mean) / std)
 
     def batches(self, size: int) -> Iterator[tuple[str, Pixels]]:
-        """Batches of that size by name: alone at size 1, else mixed so that every row differs from its neighbours."""
+        """Batches of that size by name: alone at size 1, else mixed so that no two rows are equal."""
         for seed in range(_SEEDS.get(size, 1)):
             random = np.random.default_rng([size, seed])
             if size == 1:
                 for kind in _KINDS:
                     yield kind, self._one(kind, random)[np.newaxis]
             else:
-                kinds = [_KINDS[(row + seed) % len(_KINDS)] for row in range(size)]
+                kinds = [_KINDS[(row + seed) % len(_KINDS)] if row < len(_KINDS) else "noise" for row in range(size)]
                 yield f"mixture {seed + 1}", np.stack([self._one(kind, random) for kind in kinds])
 
     def _one(self, kind: str, random: np.random.Generator) -> Pixels:

@@ -21,6 +21,8 @@ from gaussport.export.tolerance import Tolerance, tolerance_for
 
 Logits = NDArray[np.float32]
 
+_FEW = 2  # rows; float64 is slow
+
 AS_WRITTEN, INLINED = "as written", "inlined"
 
 
@@ -81,18 +83,15 @@ def _torch_answer(module: Callable[[torch.Tensor], torch.Tensor], pixels: Pixels
 
 
 def _own_rounding(module: nn.Module, questions: list[tuple[str, Pixels]], answers: list[Logits]) -> float:
-    """Largest difference between PyTorch in float32 and float64, over the batches small enough to be cheap."""
-    wide = copy.deepcopy(module).double()
-    worst = 0.0
-    for (_, pixels), answer in zip(questions, answers, strict=True):
-        if len(pixels) in (1, 2):
-            try:
-                exact = wide(torch.from_numpy(pixels).double()).numpy()
-            except RuntimeError:  # a module that makes float32 tensors of its own has no float64 to compare with
-                return 0.0
-            error = np.abs(exact - answer)
-            worst = max(worst, float(error[np.isfinite(error)].max(initial=0.0)))
-    return worst
+    """Largest difference between PyTorch in float32 and float64, over the smallest batches."""
+    few = [(pixels, answer) for (_, pixels), answer in zip(questions, answers, strict=True) if len(pixels) <= _FEW]
+    try:
+        wide = copy.deepcopy(module).double()
+        exact = [wide(torch.from_numpy(pixels).double()).numpy() for pixels, _ in few]
+    except RuntimeError:  # a module that makes float32 tensors of its own has no float64 to compare with
+        return 0.0
+    errors = [np.abs(wide_answer - answer) for wide_answer, (_, answer) in zip(exact, few, strict=True)]
+    return max(float(error[np.isfinite(error)].max(initial=0.0)) for error in errors)
 
 
 def _scale(answers: list[Logits]) -> float:

@@ -104,11 +104,6 @@ def exported(request: pytest.FixtureRequest, exports: Callable[[str], Exported])
     return exports(request.param)
 
 
-@pytest.fixture(scope="session")
-def classifier_like() -> Callable[[str], Classifier]:
-    return lambda kind: trained_like(CONFIGS[kind])
-
-
 def checkpoint_of(module: nn.Module, config: ClassifierConfig) -> Checkpoint:
     preprocessing = Preprocessing(size=config.image_size, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.25))
     labels = tuple(f"kind {index}" for index in range(config.classes))
@@ -123,9 +118,11 @@ def checkpoint_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bundle(tmp_path_factory: pytest.TempPathFactory, checkpoint_path: Path) -> Bundle:
-    """A good bundle. Tests read it and write elsewhere."""
-    return export_checkpoint(checkpoint_path, tmp_path_factory.mktemp("bundle") / "tiny", max_batch=MAX_BATCH)
+def bundle(tmp_path_factory: pytest.TempPathFactory, checkpoint_path: Path, exports: Callable[[str], Exported]) -> Bundle:
+    """A good bundle, of the graph that `exports("ssog")` traced. Tests read it and write elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "export_onnx", lambda *_: exports("ssog").model)
+        return export_checkpoint(checkpoint_path, tmp_path_factory.mktemp("bundle") / "tiny", max_batch=MAX_BATCH)
 
 
 @pytest.fixture

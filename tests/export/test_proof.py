@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,15 @@ class _Linear(nn.Module):
         return torch.as_tensor(self.layer(pixels.flatten(1)))
 
 
-def _proof(module: nn.Module, change: Callable[[onnx.ModelProto], object] = lambda model: None, max_batch: int = 9) -> Proof:
-    model = export_onnx(module, (1, 2, 3))
+@cache
+def _exported(scale: float) -> bytes:
+    return serialize(export_onnx(_Linear(scale), (1, 2, 3)))
+
+
+def _proof(scale: float = 1.0, change: Callable[[onnx.ModelProto], object] = lambda model: None) -> Proof:
+    model = onnx.load_model_from_string(_exported(scale))
     change(model)
-    return prove(module, serialize(model), GREY, max_batch)
+    return prove(_Linear(scale), serialize(model), GREY, max_batch=9)
 
 
 def _negate_largest_weight(model: onnx.ModelProto) -> None:
@@ -55,7 +61,7 @@ def _negate_largest_weight(model: onnx.ModelProto) -> None:
 
 
 def test_every_batch_size_is_run_as_written_and_inlined() -> None:
-    proof = _proof(_Linear())
+    proof = _proof()
     proof.require()
     assert {(c.batch, c.subject) for c in proof.comparisons} == {
         (batch, subject) for batch in (1, 2, 7, 9) for subject in ("as written", "inlined")
@@ -69,11 +75,11 @@ def test_batch_sizes_include_the_largest(largest: int, sizes: list[int]) -> None
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4])
 def test_logits_of_any_scale_pass_and_a_negated_weight_fails(scale: float) -> None:
-    proof = _proof(_Linear(scale))
+    proof = _proof(scale)
     proof.require()
     assert proof.tolerance.absolute == pytest.approx(FLOORS["fp32"] * proof.tolerance.scale)
     with pytest.raises(ProofError):
-        _proof(_Linear(scale), _negate_largest_weight).require()
+        _proof(scale, _negate_largest_weight).require()
 
 
 def test_a_negated_weight_fails_in_a_real_model(exports: Callable[[str], Any]) -> None:
@@ -87,7 +93,7 @@ def test_a_negated_weight_fails_in_a_real_model(exports: Callable[[str], Any]) -
 
 def test_the_error_names_batch_output_error_and_tolerance() -> None:
     with pytest.raises(ProofError) as caught:
-        _proof(_Linear(), _negate_largest_weight).require()
+        _proof(1.0, _negate_largest_weight).require()
     text = str(caught.value)
     for word in ("at batch 1", "logits", "differs from PyTorch's by", "2e-05 × the largest logit", "fp32"):
         assert word in text
@@ -107,12 +113,14 @@ class _NotANumber(nn.Module):
 
 
 def test_a_nan_fails_although_pytorch_gives_it_too() -> None:
+    module = _NotANumber()
+    model = serialize(export_onnx(module, (1, 2, 3)))
     with pytest.raises(ProofError, match=r"at batch 1 \(black\) \d+ numbers of logits.* NaN or infinite"):
-        _proof(_NotANumber()).require()
+        prove(module, model, GREY, max_batch=2).require()
 
 
 def test_a_model_of_another_shape_is_refused(exports: Callable[[str], Any]) -> None:
-    other = serialize(export_onnx(_Linear(), (1, 2, 3)))
+    other = _exported(1.0)
     colour = Probes((3, 32, 32), np.full(3, -1, np.float32), np.full(3, 1, np.float32))
     module = exports("dot").module
     with pytest.raises(ExportError, match="ONNX Runtime fails at batch 1"):
@@ -171,7 +179,7 @@ def test_probes_are_the_same_every_time() -> None:
 
 
 def test_the_report_says_what_was_compared() -> None:
-    proof = _proof(_Linear())
+    proof = _proof()
     graph = {"opset": 20, "custom nodes": {}}
     document = json.loads(report_json(proof, graph))
     assert document["tolerance"]["absolute"] == proof.tolerance.absolute
