@@ -25,13 +25,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from gaussport.onnx_runtime import onnxruntime
 from gaussport.plugins import DOMAIN
 from gaussport.plugins.latent_memory_routing import definition as routing_definition
 from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing

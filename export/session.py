@@ -1,11 +1,11 @@
 """ONNX Runtime on the CPU, as proofs run it: quiet, deterministic, on as many threads as PyTorch has."""
 
 import numpy as np
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 
 from gaussport.errors import ExportError
+from gaussport.onnx_runtime import onnxruntime
 
 _PROVIDER = "CPUExecutionProvider"
 _FATAL = 4  # ONNX Runtime's log severity; what is wrong arrives as an exception, once

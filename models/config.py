@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gaussport.errors import ConfigurationError
 from gaussport.models.attention import AttentionConfig, families
-from gaussport.models.attention.family import require_positive
+from gaussport.models.attention.family import require_count, require_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,8 @@ class ClassifierConfig:
     norm_epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
-        require_positive(self, "classes", "dim", "depth", "patch", "channels", "mlp_ratio", "norm_epsilon")
+        require_count(self, "classes", "dim", "depth", "patch", "channels")
+        require_positive(self, "mlp_ratio", "norm_epsilon")
         if any(side < self.patch or side % self.patch for side in self.image_size):
             raise ConfigurationError(
                 f"image_size is {list(self.image_size)} but each side must be a multiple of patch, which is {self.patch}"
@@ -59,7 +60,7 @@ class ClassifierConfig:
             ConfigurationError: a field is missing, unknown or impossible; the message names it.
         """
         attention = document.get("attention")
-        if not isinstance(attention, Mapping) or attention.get("family") not in families():
+        if not isinstance(attention, Mapping) or attention.get("family") not in list(families()):
             raise ConfigurationError(
                 f"the configuration's attention is {attention!r} but must be an object whose family is one of "
                 f"{', '.join(sorted(families()))}"

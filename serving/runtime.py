@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from gaussport.errors import ServingError
 from gaussport.export.bundle.manifest import MODEL_FILE, Manifest, TensorSpec
 from gaussport.export.bundle.store import Bundle
+from gaussport.onnx_runtime import onnxruntime
 from gaussport.serving.cores import usable_cores
 
 Rows = NDArray[np.float32]

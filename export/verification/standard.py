@@ -2,13 +2,13 @@
 
 import onnx
 import onnx.checker
-import onnxruntime
 
 from gaussport.errors import BundleError
 from gaussport.export.opsets import HIGHEST, LOWEST
 from gaussport.export.session import first_line
 from gaussport.export.verification.subject import Subject
 from gaussport.export.work import opset_of
+from gaussport.onnx_runtime import onnxruntime
 
 
 def versions_supported(subject: Subject) -> str:

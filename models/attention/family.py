@@ -15,7 +15,7 @@ class AttentionConfig:
     heads: int
 
     def __post_init__(self) -> None:
-        require_positive(self, "heads")
+        require_count(self, "heads")
 
     def head_width(self, dim: int) -> int:
         """D, the width of each head's values.
@@ -44,3 +44,11 @@ def require_positive(config: object, *names: str) -> None:
         number = getattr(config, name)
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < float("inf"):
             raise ConfigurationError(f"{name} is {number!r} but must be a positive number")
+
+
+def require_count(config: object, *names: str) -> None:
+    """Raise a ConfigurationError unless each named field is a whole number above zero."""
+    for name in names:
+        number = getattr(config, name)
+        if type(number) is not int or number < 1:
+            raise ConfigurationError(f"{name} is {number!r} but must be a whole number above zero")

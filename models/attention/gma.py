@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 
-from gaussport.models.attention.family import AttentionConfig, Family, require_positive
+from gaussport.models.attention.family import AttentionConfig, Family, require_count, require_positive
 from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing
 
 
@@ -25,9 +25,10 @@ class GMAConfig(AttentionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "components", "routing_width", "variance_floor", "epsilon")
+        require_count(self, "components", "routing_width")
+        require_positive(self, "variance_floor", "epsilon")
         if self.value_width is not None:
-            require_positive(self, "value_width")
+            require_count(self, "value_width")
 
 
 class GMAAttention(nn.Module):

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from gaussport.models.attention.family import AttentionConfig, Family, require_positive
+from gaussport.errors import ConfigurationError
+from gaussport.models.attention.family import AttentionConfig, Family, require_count, require_positive
 from gaussport.plugins.separable_gaussian_filter.torch_op import separable_gaussian_filter
 
 
@@ -23,7 +24,10 @@ class SSOGConfig(AttentionConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "atoms", "max_offset")
+        require_count(self, "atoms")
+        require_positive(self, "max_offset")
+        if not 0 <= self.sigma_floor < float("inf"):
+            raise ConfigurationError(f"sigma_floor is {self.sigma_floor!r} but must be zero or a positive number")
 
 
 class SSOGAttention(nn.Module):

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from torch import Tensor
 
+from gaussport.onnx_runtime import onnxruntime
 from gaussport.plugins import DOMAIN, OPSET_VERSION
 from gaussport.plugins.latent_memory_routing import tolerances as routing_tolerances
 from gaussport.plugins.latent_memory_routing.definition import latent_memory_routing

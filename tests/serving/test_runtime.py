@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from gaussport.errors import GaussportError, ServingError, UsageError
 from gaussport.export.bundle.store import open_bundle, writing_bundle
+from gaussport.onnx_runtime import onnxruntime
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.runtime import Runtime
@@ -120,9 +120,7 @@ def test_a_file_that_is_no_model_is_refused_in_one_sentence(tiny: Path, tmp_path
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("max 100000", 64), ("150000 100000", 2), ("50000 100000", 1), ("junk", 64)])
-def test_cores_follow_affinity_and_quota(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cores: int
-) -> None:
+def test_cores_follow_affinity_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cores: int) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
     (tmp_path / "own").write_text("0::/pod/container\n")
     (tmp_path / "root" / "pod" / "container").mkdir(parents=True)
