@@ -4,6 +4,7 @@
 """
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -30,7 +31,7 @@ CONNECTIONS = 16
 ONE_BY_ONE = 300  # pictures sent over one connection, each waiting for the answer to the one before
 STARTUP_S = 30.0
 
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> int:
@@ -56,7 +57,7 @@ def main() -> int:
 
 def export_and_verify(name: str, bundle: Path) -> Path:
     """The bundle of a zoo checkpoint, made and proved by the same commands that a user types."""
-    checkpoint = zoo.path(name)
+    checkpoint = Path(os.path.relpath(zoo.path(name).resolve()))
     gaussport("export", str(checkpoint), "-o", str(bundle), "--overwrite")
     gaussport("verify", str(bundle), "--checkpoint", str(checkpoint))
     return bundle

@@ -53,13 +53,27 @@ def test_every_preset_survives_json(name: str) -> None:
     assert ClassifierConfig.from_json(json.loads(json.dumps(preset(name).to_json()))) == preset(name)
 
 
-NUMBERS = ("classes", "dim", "depth", "patch", "channels", "mlp_ratio", "norm_epsilon")
+COUNTS = ("classes", "dim", "depth", "patch", "channels")
+NUMBERS = ("mlp_ratio", "norm_epsilon")
+IMPOSSIBLE = st.integers(max_value=0) | st.booleans() | st.text() | st.just(float("nan")) | st.lists(st.integers())
 
 
-@given(field=st.sampled_from(NUMBERS), value=st.integers(max_value=0) | st.booleans() | st.text() | st.just(float("nan")))
+@given(field=st.sampled_from(COUNTS), value=IMPOSSIBLE | st.floats())
+def test_a_field_that_is_no_count_is_named(field: str, value: object) -> None:
+    with pytest.raises(ConfigurationError, match=f"{field} is .* but must be a whole number above zero"):
+        ClassifierConfig.from_json({**preset("ssog-tiny").to_json(), field: value})
+
+
+@given(field=st.sampled_from(NUMBERS), value=IMPOSSIBLE)
 def test_a_field_that_is_no_positive_number_is_named(field: str, value: object) -> None:
     with pytest.raises(ConfigurationError, match=f"{field} is .* but must be a positive number"):
         ClassifierConfig.from_json({**preset("ssog-tiny").to_json(), field: value})
+
+
+@given(family=st.none() | st.lists(st.text()) | st.text() | st.integers())
+def test_an_attention_family_that_does_not_exist_is_refused(family: object) -> None:
+    with pytest.raises(ConfigurationError, match="whose family is one of dot, gma, ssog"):
+        ClassifierConfig.from_json({**preset("ssog-tiny").to_json(), "attention": {"family": family, "heads": 2}})
 
 
 @pytest.mark.parametrize(
