@@ -11,7 +11,7 @@ import onnx.parser
 from gaussport.plugins.onnx_node import OnnxOperator, node_writer
 from gaussport.plugins.operator import DOMAIN
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
-from gaussport.plugins.separable_gaussian_filter.torch_op import LEAST_VARIANCE, separable_gaussian_filter
+from gaussport.plugins.separable_gaussian_filter.torch_op import LEAST_LOG, LEAST_VARIANCE, separable_gaussian_filter
 
 _BODY = """
 <domain: "{domain}", opset_import: ["" : {opset}]>
@@ -35,6 +35,7 @@ _BODY = """
   two = Constant <value = float {{2.0}}> ()
   minus_half = Constant <value = float {{-0.5}}> ()
   least = Constant <value = float {{{least}}}> ()
+  least_log = Constant <value = float {{{least_log}}}> ()
   square = Mul (float_width, float_width)
   safe = Max (square, least)
   factor = Div (minus_half, safe)
@@ -85,7 +86,8 @@ _GAUSS = """
   {axis}_step = Sub ({axis}_nearest, {axis}_cells)
   {axis}_sum = Add ({axis}_step, {axis}_twice)
   {axis}_product = Mul ({axis}_step, {axis}_sum)
-  {axis}_log = Mul ({axis}_product, {axis}_factor)
+  {axis}_scaled = Mul ({axis}_product, {axis}_factor)
+  {axis}_log = Max ({axis}_scaled, least_log)
   {axis}_gauss = Exp ({axis}_log)
   {axis}_total = ReduceSum <keepdims = 1> ({axis}_gauss, last)
 """
@@ -103,7 +105,7 @@ def function(opset: int, variant: str) -> onnx.FunctionProto:
     """
     row = _GAUSS.format(axis="row", size="H", perm=[0, 2, 3, 1, 4, 5])  # [b, w, P, H, R, cell]
     col = _GAUSS.format(axis="col", size="W", perm=[0, 1, 3, 2, 4, 5])  # [b, h, P, W, R, cell]
-    names = {"domain": DOMAIN, "name": OPERATOR.name, "opset": opset, "least": LEAST_VARIANCE}
+    names = {"domain": DOMAIN, "name": OPERATOR.name, "opset": opset, "least": LEAST_VARIANCE, "least_log": LEAST_LOG}
     return onnx.parser.parse_function(_BODY.format(row=row, col=col, **names))
 
 

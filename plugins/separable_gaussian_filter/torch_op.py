@@ -5,13 +5,19 @@ Both passes are matrix products over filters made from μ and σ. `einsum` folds
 backward; filters and the row pass are made again there, which keeps the peak at one [B, H, W, P, R, D] array.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold
 
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
 from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, with_leading
+
+LEAST_LOG = -60.0
+"""Exponents end here: exp(−60) is 2⁻⁸⁶ of the nearest cell's weight, which no sum can show. Smaller ones would become
+subnormal numbers, with which exponentials and products take tens of times as long."""
 
 LEAST_VARIANCE = 1e-36  # in cells²; far below what would move the nearest cell's weight from 1, and finite when inverted
 
@@ -71,76 +77,81 @@ def _vmap(info: Any, in_dims: tuple[int | None, ...], *operands: Tensor) -> tupl
 
 
 class _Filters:
-    """The two filters of a field and the products with them. Equation letters: b i k/w p d as in OPS, r atoms,
-    j and c the row and column that are summed over."""
+    """The two filters of a field, laid out for batched matrix products, and the products with them.
+
+    Equation letters: b batch, p head, d width; i, w row and column of the query; c column of the intermediate token;
+    j row that is summed over; m atoms times cells.
+    """
 
     def __init__(self, value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> None:
-        self.value, self.offset, self.width, self.weight = value, offset, width, weight
         _, H, W, _, _ = value.shape
-        row = torch.arange(H, device=value.device, dtype=value.dtype)
-        column = torch.arange(W, device=value.device, dtype=value.dtype)
-        self.row_step, self.row_excess = _from_nearest(row.view(H, 1, 1, 1), row, offset[..., 0])
-        self.col_step, self.col_excess = _from_nearest(column.view(W, 1, 1), column, offset[..., 1])
-        self.row = _gaussian(self.row_step, self.row_excess, width[..., 0])  # [b, H, w, P, R, H]
-        self.col = _gaussian(self.col_step, self.col_excess, width[..., 1])  # [b, h, W, P, R, W]
+        self.sizes = (H, W, weight.shape[-1])
+        self.batch = "b" if offset.shape[0] == value.shape[0] else ""
+        self.steered = offset.shape[1:3] == value.shape[1:3]
+        self.value = value.permute(0, 2, 3, 1, 4)  # [B, W, P, H, D]
+        self.weight = weight.permute(0, 1, 3, 2, 4)  # [b, h, P, w, R]
+        self.row = _Gaussian(H, offset[..., 0].permute(0, 2, 3, 1, 4), width[..., 0].permute(0, 2, 3, 1, 4))
+        self.col = _Gaussian(W, offset[..., 1].permute(0, 1, 3, 2, 4), width[..., 1].permute(0, 1, 3, 2, 4))
+        self.row_matrix = self.row.filters.flatten(3, 4)  # [b, w, P, H·R, H]
+        self.col_matrix = (self.weight[..., None] * self.col.filters).flatten(4)  # [b, h, P, W, R·W]
 
     def filtered(self) -> Tensor:
-        """The row pass [B, H, W, P, R, D], by the steering of the intermediate token (i, c)."""
-        return torch.einsum("bicprj,bjcpd->bicprd", self.row, self.value)
+        """The row pass, by the steering of the intermediate token, as the column pass reads it: [B, H, P, R·W, D]."""
+        H, _, R = self.sizes
+        passed = torch.einsum("bcpmj,bcpjd->bcpmd", self.row_matrix, self.value)
+        return torch.as_tensor(passed.unflatten(3, (H, R)).permute(0, 3, 2, 4, 1, 5).flatten(3, 4))
 
     def output(self) -> Tensor:
-        return torch.einsum("biwprc,bicprd->biwpd", self.weight[..., None] * self.col, self.filtered())
+        return torch.einsum("bipwm,bipmd->biwpd", self.col_matrix, self.filtered())
 
     def gradients(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Gradients of value, offset, width, weight for the output's gradient [B, H, W, P, D]."""
-        batch = "b" if self.offset.shape[0] == self.value.shape[0] else ""
-        steered = self.offset.shape[1:3] == self.value.shape[1:3]
-        mixed = torch.einsum(f"biwpd,bicprd->{batch}{'i' if steered else ''}wprc", gradient, self.filtered())
-        mixed = mixed.reshape(self.col.shape)
-        d_weight = (self.col * mixed).sum(-1)  # [b, h, W, P, R]
-        d_col = self.weight[..., None] * mixed
+        _, W, R = self.sizes
+        gradient = gradient.permute(0, 1, 3, 2, 4)  # [B, H, P, W, D]
+        by_query = f"bipwd,bipmd->{self.batch}{'i' if self.steered else ''}pwm"
+        d_col = torch.einsum(by_query, gradient, self.filtered()).reshape(self.col.filters.shape)
+        d_weight = (self.col.filters * d_col).sum(-1)  # [b, h, P, W, R]
 
-        d_filtered = torch.einsum("biwprc,biwpd->bicprd", self.weight[..., None] * self.col, gradient)
-        d_value = torch.einsum("bicprj,bicprd->bjcpd", self.row, d_filtered)
-        d_row = torch.einsum(f"bicprd,bjcpd->{batch}i{'c' if steered else ''}prj", d_filtered, self.value)
-        d_row = d_row.reshape(self.row.shape)
+        d_filtered = torch.einsum("bipwm,bipwd->bipmd", self.col_matrix, gradient)
+        d_passed = d_filtered.unflatten(3, (R, W)).permute(0, 4, 2, 1, 3, 5).flatten(3, 4)  # [B, W, P, H·R, D]
+        d_value = torch.einsum("bcpmj,bcpmd->bjcpd", self.row_matrix, d_passed)
+        by_column = f"bcpmd,bcpjd->{self.batch}{'c' if self.steered else ''}pmj"
+        d_row = torch.einsum(by_column, d_passed, self.value).reshape(self.row.filters.shape)
 
-        row_mu, row_sigma = _gaussian_gradients(self.row, d_row, self.row_step, self.row_excess, self.width[..., 0])
-        col_mu, col_sigma = _gaussian_gradients(self.col, d_col, self.col_step, self.col_excess, self.width[..., 1])
-        field = self.offset.shape[:-1]
-        d_offset = torch.stack([row_mu.sum_to_size(field), col_mu.sum_to_size(field)], dim=-1)
-        d_width = torch.stack([row_sigma.sum_to_size(field), col_sigma.sum_to_size(field)], dim=-1)
-        return d_value, d_offset, d_width, d_weight.sum_to_size(field)
-
-
-def _from_nearest(query: Tensor, cells: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
-    """For each query and atom: every cell's distance less the nearest cell's (last axis: cells), and nearest − μ."""
-    nearest = (query - mu).detach().round().clamp(0, cells.shape[0] - 1)  # the cell on which the atom is centred
-    return nearest[..., None] - cells, query - nearest - mu
+        row = [x.permute(0, 3, 1, 2, 4) for x in self.row.gradients(d_row)]  # [b, h, w, P, R] each
+        col = [x.permute(0, 1, 3, 2, 4) for x in self.col.gradients(self.weight[..., None] * d_col)]
+        d_offset, d_width = (torch.stack(pair, dim=-1) for pair in zip(row, col, strict=True))
+        d_weight = d_weight.sum_to_size(self.weight.shape).permute(0, 1, 3, 2, 4)
+        return d_value, d_offset, d_width, d_weight
 
 
-def _gaussian(step: Tensor, excess: Tensor, sigma: Tensor) -> Tensor:
-    """softmax over the last axis of −(distance − μ)² / 2σ², see `_log_gaussian`."""
-    return torch.softmax(_log_gaussian(step, excess, sigma), dim=-1)
+class _Gaussian:
+    """softmax over cells of −(distance − μ)² / 2σ² for each query along one axis: `filters` [·, ·, P, L, R, L].
 
-
-def _log_gaussian(step: Tensor, excess: Tensor, sigma: Tensor) -> Tensor:
-    """−((distance − μ)² − (nearest − μ)²) / 2σ², factored as −step · (step + 2·excess) / 2σ².
-
-    `step` is distance − nearest, an exact integer, and `excess` is nearest − μ, so that nothing cancels when μ lies far
-    outside the grid. It is 0 at the nearest cell whatever σ is: 1/σ² is bounded, so it never makes 0 · ∞.
+    With j* the cell nearest to query − μ, the exponent less its maximum is −step·(step + 2·excess) / 2σ², where step is
+    j* − j, an exact integer, and excess is query − j* − μ: nothing cancels when μ lies far outside the grid. It is 0 at j*
+    whatever σ is, since 1/σ² is bounded, and negative elsewhere, so that the sum of exponentials is at least 1. Cells whose
+    weight is below exp(LEAST_LOG + 1) of the nearest one's are left out.
     """
-    factor = -0.5 / sigma.square().clamp(min=LEAST_VARIANCE)
-    return step * (step + 2 * excess[..., None]) * factor[..., None]
 
+    def __init__(self, cells: int, mu: Tensor, sigma: Tensor) -> None:
+        """`mu` and `sigma` are [·, ·, P, l, R] with l = L = cells or, for a fixed field, 1."""
+        self.sigma = sigma
+        cell = torch.arange(cells, device=mu.device, dtype=mu.dtype)
+        query = cell[:, None]  # against [..., L, R]
+        nearest = (query - mu).detach().round().clamp(0, cells - 1)
+        excess = query - nearest - mu
+        factor = -0.5 / sigma.square().clamp(min=LEAST_VARIANCE)
+        self.step = nearest[..., None] - cell
+        log = self.step * (self.step + 2 * excess[..., None]) * factor[..., None]
+        self.log = log.clamp(min=LEAST_LOG)
+        unnormalised = threshold(self.log.exp(), math.exp(LEAST_LOG + 1), 0.0)
+        self.filters = unnormalised / unnormalised.sum(-1, keepdim=True)
 
-def _gaussian_gradients(
-    filters: Tensor, gradient: Tensor, step: Tensor, excess: Tensor, sigma: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients of μ and σ through softmax: Σ a·(g − Σ a·g)·∂l, with ∂l/∂μ = step/σ² (up to a constant that softmax
-    does not see) and ∂l/∂σ = −2l/σ."""
-    centred = filters * (gradient - (filters * gradient).sum(-1, keepdim=True))
-    d_mu = (centred * step).sum(-1) / sigma / sigma
-    finite = _log_gaussian(step, excess, sigma).clamp(min=-1e30)  # where it is −∞ the filter is 0, and 0 · ∞ is not
-    d_sigma = -2 * (centred * finite).sum(-1) / sigma
-    return d_mu, d_sigma
+    def gradients(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of μ and σ: Σ a·(g − Σ a·g)·∂l, with ∂l/∂μ = step/σ² (up to a constant that softmax does not see) and
+        ∂l/∂σ = −2l/σ."""
+        centred = self.filters * (gradient - (self.filters * gradient).sum(-1, keepdim=True))
+        d_mu = (centred * self.step).sum(-1) / self.sigma / self.sigma
+        d_sigma = -2 * (centred * self.log).sum(-1) / self.sigma
+        return d_mu.sum_to_size(self.sigma.shape), d_sigma.sum_to_size(self.sigma.shape)
