@@ -1,7 +1,7 @@
 """`gaussport::LatentMemoryRouting` in ONNX: the node that torch's export writes, and its bodies in standard operators.
 
-Numerics and layout are those of `torch_op`: shifted, expanded squares in one MatMul, [V, 1] so that M and Z come from one
-product, and for causal order a chunked scan whose running memory is an exclusive CumSum. A function body cannot ask
+Numerics are those of `torch_op`: shifted, expanded squares in one MatMul, and for causal order a chunked scan over [V, 1]
+whose running memory is an exclusive CumSum. A function body cannot ask
 whether it was given key_mask, so there is one body per variant: with or without mask, causal or not.
 """
 
@@ -67,17 +67,8 @@ _BODY = """
 
   float_value = Cast <to = 1> (value)
   value_t = Transpose <perm = [0, 2, 1, 3]> (float_value)
-  batch_heads_tokens = Shape <start = 0, end = 3> (value_t)
-  column_shape = Concat <axis = 0> (batch_heads_tokens, second)
-  ones = ConstantOfShape <value = float[1] {{1.0}}> (column_shape)
-  extended = Concat <axis = -1> (value_t, ones)
-{product}
-  width = Shape <start = 3, end = 4> (value)
-  sizes = Concat <axis = 0> (width, second)
-  numerator, mass = Split <axis = -1> (product, sizes)
   epsilon = Constant <value_float: float = @epsilon> ()
-  safe_mass = Add (mass, epsilon)
-  output_t = Div (numerator, safe_mass)
+{product}
   float_output = Transpose <perm = [0, 2, 1, 3]> (output_t)
   output = CastLike (float_output, value)
 }}
@@ -90,10 +81,17 @@ _MASK = """
   write = Mul (write_all, mask_column)
 """
 
+# Responsibilities are divided by d + ε before they read: they are K wide, the output is dv wide.
 _BIDIRECTIONAL = """
   write_t = Transpose <perm = [0, 1, 3, 2]> (write)
-  memory = MatMul (write_t, extended)
-  product = MatMul (read, memory)
+  memory = MatMul (write_t, value_t)
+  third = Constant <value = int64[1] {{2}}> ()
+  slot_mass = ReduceSum <keepdims = 1> (write, third)
+  shares = Mul (read, slot_mass)
+  mass = ReduceSum <keepdims = 1> (shares, last)
+  safe_mass = Add (mass, epsilon)
+  normalised_read = Div (read, safe_mass)
+  output_t = MatMul (normalised_read, memory)
 """
 
 _CAUSAL = """
@@ -107,6 +105,10 @@ _CAUSAL = """
   pads = Concat <axis = 0> (no_padding, missing, zero_1)
   split_shape = Constant <value = int64[3] {{0, 0, -1}}> ()
   K = Shape <start = 3, end = 4> (read)
+  column_shape = Shape <start = 0, end = 3> (value_t)
+  column_of_one = Concat <axis = 0> (column_shape, second)
+  ones = ConstantOfShape <value = float[1] {{1.0}}> (column_of_one)
+  extended = Concat <axis = -1> (value_t, ones)
   extended_width = Shape <start = 3, end = 4> (extended)
   chunk_by_K = Concat <axis = 0> (split_shape, chunk, K)
   chunk_by_width = Concat <axis = 0> (split_shape, chunk, extended_width)
@@ -128,6 +130,11 @@ _CAUSAL = """
   joined_shape = Concat <axis = 0> (split_shape, extended_width)
   product_padded = Reshape (chunks_out, joined_shape)
   product = Slice (product_padded, zero_1, N, third)
+  width = Shape <start = 3, end = 4> (value)
+  sizes = Concat <axis = 0> (width, second)
+  numerator, mass = Split <axis = -1> (product, sizes)
+  safe_mass = Add (mass, epsilon)
+  output_t = Div (numerator, safe_mass)
 """
 
 
