@@ -16,7 +16,7 @@ from triton.compiler import ASTSource
 
 from gaussport.errors import ExportError
 from gaussport.plugins.kernels.architectures import ARCHITECTURES, PORTABLE_PTX
-from gaussport.plugins.kernels.launch import Buffer, Launch
+from gaussport.plugins.kernels.launch import Buffer, Constant, Launch
 
 WARP = 32
 
@@ -45,7 +45,7 @@ class KernelImage:
     num_warps: int
     shared_bytes: int
     parameters: tuple[Parameter, ...]
-    constants: Mapping[str, int | bool | str]
+    constants: Mapping[str, Constant]
 
     @property
     def content_hash(self) -> str:

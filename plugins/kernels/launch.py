@@ -24,6 +24,9 @@ class Buffer:
 Argument: TypeAlias = Buffer | int | float
 """Numbers are passed as int32 or float32."""
 
+Constant: TypeAlias = int | bool | str | None
+"""Known when the kernel is compiled; None is an operand that is not given."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -32,7 +35,7 @@ class Launch:
     kernel: Any  # a triton.JITFunction
     programs_per_image: int
     arguments: Mapping[str, Argument]
-    constants: Mapping[str, int | bool | str]
+    constants: Mapping[str, Constant]
     num_warps: int = 4
     num_stages: int = 2
 

@@ -5,24 +5,11 @@ from torch import Tensor
 
 from gaussport.plugins.kernels.architectures import LEAST_SHARED_LIMIT_BYTES
 from gaussport.plugins.kernels.launch import Plan
-from gaussport.plugins.operator import Operator
 
 TRITON_NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+"""The dtypes that kernels take, by Triton's names."""
+
 _TORCH_DTYPES = {name: dtype for dtype, name in TRITON_NAMES.items()}
-
-
-def triton_dtype(operator: Operator, tensor: Tensor) -> str:
-    """Triton's name of a tensor's dtype.
-
-    Raises:
-        ValueError: the kernels do not compute in that dtype (float64).
-    """
-    if tensor.dtype not in TRITON_NAMES:
-        raise ValueError(
-            f"{operator.name}: the GPU kernels take float32, float16 or bfloat16, not {tensor.dtype}: "
-            "convert the operands, or use the torch operator"
-        )
-    return TRITON_NAMES[tensor.dtype]
 
 
 def contiguous(**operands: Tensor) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ def centre(query, mu, cells):
 @triton.jit
 def sharpness(sigma):
     """log₂e / 2σ², bounded."""
-    return HALF_LOG2E / tl.maximum(sigma * sigma, LEAST_VARIANCE)
+    return (1.0 / tl.maximum(sigma * sigma, LEAST_VARIANCE)) * HALF_LOG2E
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def reach(excess, sharp):
     step² + 2·step·excess > r² with r² = 24 / sharp outside the roots −excess ± √(excess² + r²); the root that would cancel
     is written as a quotient.
     """
-    squared = WINDOW_BITS / sharp
+    squared = (1.0 / sharp) * WINDOW_BITS
     root = tl.sqrt(excess * excess + squared)
     far = tl.abs(excess) + root
     near = squared / far

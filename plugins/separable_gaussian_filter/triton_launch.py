@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from gaussport.plugins.kernels.architectures import LEAST_SHARED_LIMIT_BYTES
-from gaussport.plugins.kernels.launch import Buffer, Launch, Plan, execute
+from gaussport.plugins.kernels.launch import Argument, Buffer, Constant, Launch, Plan, execute
 from gaussport.plugins.kernels.tiling import cover, tiles
-from gaussport.plugins.kernels.torch_buffers import contiguous, shared_limit_bytes, triton_dtype, workspaces
+from gaussport.plugins.kernels.torch_buffers import TRITON_NAMES, contiguous, shared_limit_bytes, workspaces
 from gaussport.plugins.separable_gaussian_filter import triton_kernel
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
 
@@ -114,6 +114,13 @@ def _two_passes(sizes: FilterSizes, dtype: str, window: bool) -> Plan:
     return Plan((row_pass, column_pass), workspace={"passed": (elements, passed)})
 
 
+def refusal(dtype: torch.dtype) -> str | None:
+    """Why the kernels cannot serve operands of this dtype, or None when they can."""
+    if dtype not in TRITON_NAMES:
+        return f"{OPERATOR.name}: the GPU kernels take float32, float16 or bfloat16, not {dtype}"
+    return None
+
+
 def run(value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> Tensor:
     """The operator on a GPU (or in Triton's interpreter); same contract as the torch operator, operands already checked."""
     return run_plan(value, offset, width, weight)
@@ -124,10 +131,13 @@ def run_plan(
 ) -> Tensor:
     """`run` with the choices that it makes by itself left to the caller; see `plan`."""
     sizes = OPERATOR.bind([value.shape, offset.shape, width.shape, weight.shape])
+    complaint = refusal(value.dtype)
+    if complaint is not None:
+        raise ValueError(complaint)
     H, W, P, R, D = (sizes[letter] for letter in "HWPRD")
     chosen = plan(
         FilterSizes(H, W, P, R, D, fixed=sizes["h"] * sizes["w"] == 1, shared=sizes["b"] == 1),
-        triton_dtype(OPERATOR, value),
+        TRITON_NAMES[value.dtype],
         shared_limit_bytes=shared_limit_bytes(value),
         window=window,
         fused=fused,
@@ -140,7 +150,7 @@ def run_plan(
 
 def _arguments(
     sizes: FilterSizes, dtype: str, buffers: tuple[str, ...], passed: str | None = None
-) -> dict[str, Buffer | int | float]:
+) -> dict[str, Argument]:
     tokens = 1 if sizes.fixed else sizes.H * sizes.W
     return {
         **{name: Buffer(name, passed if passed and name == "passed" else dtype) for name in buffers},
@@ -151,5 +161,5 @@ def _arguments(
     }
 
 
-def _constants(sizes: FilterSizes, dtype: str) -> dict[str, int | bool | str]:
+def _constants(sizes: FilterSizes, dtype: str) -> dict[str, Constant]:
     return {"R": sizes.R, "D": sizes.D, "FIXED": sizes.fixed, "PRECISION": PRECISION[dtype]}
