@@ -1,1 +1,7 @@
-"""From a module to a bundle: ONNX, graph passes, verification. `gaussport.export.bundle` alone is free of torch and onnx."""
+"""From a module to a bundle: ONNX, graph passes, verification. `gaussport.export.bundle` alone is free of torch and onnx.
+
+    checkpoint ──pipeline──▶ onnx_export ──passes──▶ graph_check ──▶ proof ──▶ report ──▶ bundle
+    bundle ──verification──▶ findings
+
+`pipeline` refuses what cannot be before `work` imports torch.
+"""

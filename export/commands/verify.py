@@ -21,11 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from gaussport.export.progress import Steps
-    from gaussport.export.verification import CHECKS, verify_bundle
+    from gaussport.export.verification import CHECKS, WITH_CHECKPOINT, verify_bundle
 
     check_plain(arguments.bundle)
     findings = []
-    with Steps(total=len(CHECKS) + 2) as steps:
+    with Steps(total=1 + len(CHECKS) + (0 if arguments.checkpoint is None else len(WITH_CHECKPOINT))) as steps:
         answers = verify_bundle(arguments.bundle, arguments.checkpoint, arguments.config)
         while True:
             with steps.step("verifying"):

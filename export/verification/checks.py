@@ -13,6 +13,7 @@ from gaussport.export.verification.operators import operators_known
 from gaussport.export.verification.standard import checker_accepts, versions_supported
 from gaussport.export.verification.subject import Subject
 from gaussport.export.verification.tensors import tensors_sound
+from gaussport.export.verification.weights import weights_equal
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ CHECKS: tuple[Check, ...] = (
     Check("batches", batches_run, ("session", "manifest")),
     Check("inlined", bodies_equal_inlined, ("batches", "operators")),
 )
-WITH_CHECKPOINT = Check("pytorch", pytorch_agrees, ("batches", "operators"))
+WITH_CHECKPOINT: tuple[Check, ...] = (
+    Check("weights", weights_equal, ("graph", "tensors")),
+    Check("pytorch", pytorch_agrees, ("batches", "operators")),
+)
 
 
 def verify_bundle(path: Path, checkpoint: Path | None = None, config: Path | None = None) -> Iterator[Finding]:
@@ -60,7 +64,7 @@ def verify_bundle(path: Path, checkpoint: Path | None = None, config: Path | Non
         return
     subject = Subject(bundle, checkpoint, config)
     passed: set[str] = set()
-    for check in (*CHECKS, *(() if checkpoint is None else (WITH_CHECKPOINT,))):
+    for check in (*CHECKS, *(() if checkpoint is None else WITH_CHECKPOINT)):
         missing = [name for name in check.needs if name not in passed]
         if missing:
             finding = Finding(check.name, "skipped", f"it needs the check {missing[0]!r} to pass")

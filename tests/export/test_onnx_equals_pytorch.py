@@ -12,6 +12,7 @@ import onnx.checker
 import pytest
 from numpy.typing import NDArray
 
+from gaussport.errors import ExportError
 from gaussport.export.proof import inlined
 from gaussport.export.session import Session
 
@@ -47,6 +48,12 @@ def test_layout_in_memory_does_not_matter(
     assert not odd.flags.c_contiguous
     np.testing.assert_array_equal(odd, pixels)
     np.testing.assert_array_equal(exported.onnx_answer(odd), exported.onnx_answer(pixels))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 48, 40), (2, 3, 40, 24), (2, 1, 24, 40), (3, 24, 40)])
+def test_pictures_of_another_size_are_refused(exports: Callable[[str], Any], shape: tuple[int, ...]) -> None:
+    with pytest.raises(ExportError, match="ONNX Runtime fails"):
+        exports("ssog").onnx_answer(np.zeros(shape, np.float32))
 
 
 def test_inlined_equals_function_bodies(exported: Any) -> None:

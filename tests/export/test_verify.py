@@ -27,7 +27,7 @@ def _failed(path: Path, checkpoint: Path | None = None) -> list[Finding]:
 def test_a_good_bundle_passes_every_check(bundle: Bundle, checkpoint_path: Path) -> None:
     findings = list(verify_bundle(bundle.path, checkpoint_path))
     assert [finding.result for finding in findings] == ["ok"] * len(findings)
-    assert [finding.check for finding in findings] == ["files", *(check.name for check in CHECKS), "pytorch"]
+    assert [finding.check for finding in findings] == ["files", *(check.name for check in CHECKS), "weights", "pytorch"]
 
 
 def test_an_unchanged_mutant_passes(mutant: Mutant) -> None:
@@ -186,11 +186,22 @@ def _negate_largest_weight(model: onnx.ModelProto) -> None:
 
 
 def test_a_negated_weight_fails_against_the_checkpoint(mutant: Mutant, checkpoint_path: Path) -> None:
-    path = mutant(_negate_largest_weight)
-    (finding,) = _failed(path, checkpoint_path)
-    assert finding.check == "pytorch"
+    weights, pytorch = _failed(mutant(_negate_largest_weight), checkpoint_path)
+    assert (weights.check, pytorch.check) == ("weights", "pytorch")
+    assert f"differs from {checkpoint_path.name} in 1 of " in weights.text
     for word in ("at batch 1", "logits", "more than the tolerance"):
-        assert word in finding.text
+        assert word in pytorch.text
+
+
+def test_a_weight_that_hardly_matters_fails_against_the_checkpoint(mutant: Mutant, checkpoint_path: Path) -> None:
+    def nudge(model: onnx.ModelProto) -> None:
+        tensor = next(t for t in model.graph.initializer if t.name == "blocks.1.attn.v.weight.T")
+        values = numpy_helper.to_array(tensor).copy()
+        values[3, 5] = np.nextafter(values[3, 5], np.float32(1))
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+
+    (finding,) = _failed(mutant(nudge), checkpoint_path)
+    assert finding.text == f"blocks.1.attn.v.weight.T differs from {checkpoint_path.name} in 1 of 1024 numbers"
 
 
 def test_a_nan_weight_fails_without_a_checkpoint(mutant: Mutant) -> None:
@@ -209,8 +220,7 @@ def test_another_models_checkpoint_fails(
     findings = list(verify_bundle(bundle.path, same_weights))
     assert findings[-1].result == "ok"
     assert "another file than the bundle was made of" in findings[-1].text
-    (finding,) = _failed(bundle.path, tmp_path / "nothing.pt")
-    assert "there is no checkpoint" in finding.text
+    assert [f.check for f in _failed(bundle.path, tmp_path / "nothing.pt")] == ["weights", "pytorch"]
 
 
 def test_the_largest_batch_is_run(mutant: Mutant) -> None:
