@@ -47,8 +47,7 @@ def export_onnx(module: nn.Module, shape: tuple[int, int, int], opset: int = DEF
     for graph_pass in PASSES:
         graph_pass(model, parameters)
     proto = ir.to_proto(model)
-    if calls:
-        attach_bodies(proto)
+    attach_bodies(proto)
     check_graph(proto, opset=opset, calls=calls)
     return proto
 

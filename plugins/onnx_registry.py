@@ -31,7 +31,7 @@ def translation_table() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def attach_bodies(model: onnx.ModelProto) -> None:
-    """Give each custom node of `model` its function body, in place.
+    """Give each custom node of `model` its function body, in place; a model without any stays as it is.
 
     When nodes of one operator need different bodies, they are told apart by the function's overload name (IR 10); when
     they agree, as they do in every model but a mixed one, no overload is written and any runtime finds the body.
@@ -46,5 +46,5 @@ def attach_bodies(model: onnx.ModelProto) -> None:
             model.functions.append(body)
         for node in nodes:
             node.overload = entry.variant(node) if len(variants) > 1 else ""
-    if not any(entry.domain == DOMAIN for entry in model.opset_import):
+    if model.functions and not any(entry.domain == DOMAIN for entry in model.opset_import):
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, OPSET_VERSION))

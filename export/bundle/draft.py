@@ -80,6 +80,8 @@ def looks_like_a_bundle(path: Path) -> bool:
     """Whether a folder or a zip has a `bundle.json`; it may still be damaged."""
     if path.is_dir():
         return (path / MANIFEST_FILE).is_file()
+    if not path.is_file():  # a device or a pipe may never end
+        return False
     try:
         with zipfile.ZipFile(path) as archive:
             return MANIFEST_FILE in archive.namelist()

@@ -84,6 +84,8 @@ def _manifest_bytes(path: Path) -> bytes:
                 data = file.read(_MANIFEST_LIMIT_BYTES + 1)
         except OSError as error:
             raise BundleError(f"{manifest} cannot be read: {error.strerror}") from error
+    elif not path.is_file():  # a device or a pipe may never end
+        raise BundleError(f"{path} is not a bundle: it is neither a folder nor a file")
     else:
         try:
             with zipfile.ZipFile(path) as archive:

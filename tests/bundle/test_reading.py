@@ -1,6 +1,7 @@
 """A damaged, foreign or dishonest bundle is refused with one sentence that names it."""
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from gaussport.errors import BundleError
+from gaussport.export.bundle.draft import looks_like_a_bundle
 from gaussport.export.bundle.store import open_bundle
 
 Write = Callable[..., Path]
@@ -124,3 +126,17 @@ def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     content = json.loads((path / "bundle.json").read_text())
     change(content)
     (path / "bundle.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/zero", "/dev/null"])
+def test_a_device_is_no_bundle_and_is_never_read(device: str) -> None:
+    with pytest.raises(BundleError, match="neither a folder nor a file"):
+        open_bundle(Path(device))
+    assert not looks_like_a_bundle(Path(device))
+
+
+def test_a_pipe_is_no_bundle_and_is_never_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BundleError, match="neither a folder nor a file"):
+        open_bundle(tmp_path / "pipe")
+    assert not looks_like_a_bundle(tmp_path / "pipe")

@@ -197,3 +197,11 @@ def test_custom_domain_is_imported_once() -> None:
     attach_bodies(model)
     assert [(x.domain, x.version) for x in model.opset_import if x.domain == DOMAIN] == [(DOMAIN, OPSET_VERSION)]
     assert len(model.functions) == 1
+
+
+def test_model_without_custom_nodes_stays_as_it_is() -> None:
+    graph = helper.make_graph([], "empty", [], [])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    before = model.SerializeToString()
+    attach_bodies(model)
+    assert model.SerializeToString() == before
