@@ -18,18 +18,12 @@ WHOLE_TOKENS = 512
 SPLIT_TOKENS = 256
 """Tokens of one split: few enough that one image of 4,096 tokens and 6 heads fills 96 multiprocessors."""
 
-MIXTURE_LIMIT = 6144
-"""Most that K·(dr + 32) may be, K and dr rounded up to a power of two ≥ 16, e.g. 64 components of 64 or 128 of 16. A program
-holds its head's mixture and a memory on chip; at this limit they still fit the 99 kB of shared memory that every GPU has."""
+MIXTURE_LIMIT = 8192
+"""Most that K·(dr + 32) may be, K and dr rounded up to a power of two ≥ 16, and dr no more than 128: 64 components of 64 or
+128 of 32. A program holds its head's mixture and a memory on chip; within this limit they fit the 99 kB of shared
+memory that every GPU has."""
 
-WHOLE_TOKENS = 512
-"""A sequence of at most this many tokens is routed by one program per head; longer ones are split."""
-
-SPLIT_TOKENS = 256
-"""Tokens of one split: few enough that one image of 4,096 tokens and 6 heads fills 96 multiprocessors."""
-
-MIXTURE_LIMIT = 4096
-"""K times dr, each rounded up to a power of two ≥ 16: a program holds the whole mixture of its head on chip."""
+WIDEST_ROUTING = 128
 
 LARGE_MIXTURE = 1024
 """Above this many numbers K·dr, rounded likewise, a program takes fewer tokens at a step."""
@@ -100,10 +94,10 @@ def refusal(sizes: RoutingSizes, dtype: torch.dtype) -> str | None:
     """Why the kernels cannot serve these operands, or None when they can."""
     if dtype not in TRITON_NAMES:
         return f"{OPERATOR.name}: the GPU kernels take float32, float16 or bfloat16, not {dtype}"
-    if cover(sizes.K) * (cover(sizes.dr) + 32) > MIXTURE_LIMIT:
+    if cover(sizes.K) * (cover(sizes.dr) + 32) > MIXTURE_LIMIT or sizes.dr > WIDEST_ROUTING:
         return (
             f"{OPERATOR.name}: K = {sizes.K} components of dr = {sizes.dr} are more than the GPU kernels hold on chip: "
-            f"K·(dr + 32), both rounded up to a power of two, may be {MIXTURE_LIMIT}"
+            f"K·(dr + 32), both rounded up to a power of two, may be {MIXTURE_LIMIT}, and dr {WIDEST_ROUTING}"
         )
     return None
 
@@ -244,7 +238,7 @@ class _Launching:
             "BLOCK_N": self._step[0],
             "BLOCK_K": cover(self.sizes.K),
             "BLOCK_DR": cover(self.sizes.dr),
-            "BLOCK_DV": min(cover(self.sizes.dv), 64),
+            "BLOCK_DV": min(cover(self.sizes.dv), 64 if self.sizes.K <= 64 else 32),
             "SCORES": SCORES[self.types.operands],
             "PRODUCTS": PRODUCTS[self.types.operands],
         }
