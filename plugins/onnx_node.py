@@ -1,6 +1,6 @@
 """How an operator enters ONNX: the node that torch's exporter writes for it, and the body that any runtime can run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,18 +13,23 @@ from gaussport.plugins.operator import DOMAIN, OPSET_VERSION, Operator
 FLOATS = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
 
 
+Shapes = Mapping[str, tuple[int | None, ...]]
+"""Shapes of a model's values by name, as far as it states them; a dynamic axis is None."""
+
+
 @dataclass(frozen=True)
 class OnnxOperator:
     """One operator's ONNX side.
 
     `translate` writes the node for a call of `torch_op` during export. A node's `variant` names the body it needs, since
-    a function body cannot ask which optional operands it was given; `function(opset, variant)` is that body.
+    a function body cannot ask which optional operands it was given or which sizes are fixed; `function(opset, variant)` is
+    that body.
     """
 
     operator: Operator
     torch_op: Callable[..., object]
     translate: Callable[..., object]
-    variant: Callable[[onnx.NodeProto], str]
+    variant: Callable[[onnx.NodeProto, Shapes], str]
     function: Callable[[int, str], onnx.FunctionProto]
 
 

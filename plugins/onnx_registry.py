@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import torch
 
-from gaussport.plugins.onnx_node import OnnxOperator
+from gaussport.plugins.onnx_node import OnnxOperator, Shapes
 from gaussport.plugins.operator import DOMAIN, OPSET_VERSION
 from gaussport.plugins.registry import operators
 
@@ -37,14 +37,24 @@ def attach_bodies(model: onnx.ModelProto) -> None:
     they agree, as they do in every model but a mixed one, no overload is written and any runtime finds the body.
     """
     opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    shapes = _shapes(model.graph)
     for name, entry in onnx_operators().items():
         nodes = [node for node in model.graph.node if node.domain == DOMAIN and node.op_type == name]
-        variants = sorted({entry.variant(node) for node in nodes})
+        variants = sorted({entry.variant(node, shapes) for node in nodes})
         for variant in variants:
             body = entry.function(opset, variant)
             body.overload = variant if len(variants) > 1 else ""
             model.functions.append(body)
         for node in nodes:
-            node.overload = entry.variant(node) if len(variants) > 1 else ""
+            node.overload = entry.variant(node, shapes) if len(variants) > 1 else ""
     if model.functions and not any(entry.domain == DOMAIN for entry in model.opset_import):
         model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, OPSET_VERSION))
+
+
+def _shapes(graph: onnx.GraphProto) -> Shapes:
+    shapes: dict[str, tuple[int | None, ...]] = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            axes = value.type.tensor_type.shape.dim
+            shapes[value.name] = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in axes)
+    return shapes

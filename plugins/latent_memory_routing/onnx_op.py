@@ -11,7 +11,7 @@ import onnx.parser
 from gaussport.plugins.latent_memory_routing.memory_product import CHUNK
 from gaussport.plugins.latent_memory_routing.schema import OPERATOR
 from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing
-from gaussport.plugins.onnx_node import OnnxOperator, node_writer
+from gaussport.plugins.onnx_node import OnnxOperator, Shapes, node_writer
 from gaussport.plugins.operator import DOMAIN
 
 _BODY = """
@@ -138,7 +138,7 @@ _CAUSAL = """
 """
 
 
-def variant(node: onnx.NodeProto) -> str:
+def variant(node: onnx.NodeProto, shapes: Shapes) -> str:
     """Which body a node needs: `""`, `masked`, `causal` or `causal_masked`."""
     causal = any(attribute.name == "causal" and attribute.i for attribute in node.attribute)
     masked = len(node.input) == len(OPERATOR.operands) and node.input[-1] != ""

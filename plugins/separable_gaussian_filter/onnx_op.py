@@ -8,7 +8,7 @@ never below 1, so Exp and ReduceSum replace Softmax, which ONNX Runtime runs hal
 import onnx
 import onnx.parser
 
-from gaussport.plugins.onnx_node import OnnxOperator, node_writer
+from gaussport.plugins.onnx_node import OnnxOperator, Shapes, node_writer
 from gaussport.plugins.operator import DOMAIN
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
 from gaussport.plugins.separable_gaussian_filter.torch_op import LEAST_LOG, LEAST_VARIANCE, separable_gaussian_filter
@@ -21,10 +21,7 @@ _BODY = """
   float_offset = Cast <to = 1> (offset)
   float_width = Cast <to = 1> (width)
   float_weight = Cast <to = 1> (weight)
-  H = Shape <start = 1, end = 2> (value)
-  W = Shape <start = 2, end = 3> (value)
-  D = Shape <start = 4, end = 5> (value)
-  R = Shape <start = 4, end = 5> (weight)
+{sizes}
   keep = Constant <value = int64[3] {{0, 0, 0}}> ()
   rest = Constant <value = int64[1] {{-1}}> ()
   last = Constant <value = int64[1] {{-1}}> ()
@@ -92,20 +89,32 @@ _GAUSS = """
 """
 
 
-def variant(node: onnx.NodeProto) -> str:
-    """One body serves every node."""
-    return ""
+_SIZES = {"H": ("value", 1), "W": ("value", 2), "D": ("value", 4), "R": ("weight", 4)}  # operand and axis of each
+
+
+def variant(node: onnx.NodeProto, shapes: Shapes) -> str:
+    """`HxWxDxR` where the model fixes these sizes, e.g. `14x14x64x4`; `""` where one is dynamic.
+
+    Sizes written into the body let ONNX Runtime fold all that follows from them, for a fixed field the filters themselves.
+    """
+    axes = {operand.name: shapes.get(name) for operand, name in zip(OPERATOR.operands, node.input, strict=True)}
+    sizes = [None if (shape := axes[name]) is None else shape[axis] for name, axis in _SIZES.values()]
+    return "x".join(map(str, sizes)) if None not in sizes else ""
 
 
 def function(opset: int, variant: str) -> onnx.FunctionProto:
-    """The body as a model-local function for a model of that opset.
+    """The body of one variant as a model-local function for a model of that opset.
 
     [B, H, W, P, D] is seen as [B, W, P, H, D] by the row pass and as [B, H, P, R·W, D] by the column pass.
     """
+    if variant:
+        lines = [f"  {x} = Constant <value = int64[1] {{{n}}}> ()" for x, n in zip(_SIZES, variant.split("x"), strict=True)]
+    else:
+        lines = [f"  {x} = Shape <start = {axis}, end = {axis + 1}> ({name})" for x, (name, axis) in _SIZES.items()]
     row = _GAUSS.format(axis="row", size="H", perm=[0, 2, 3, 1, 4, 5])  # [b, w, P, H, R, cell]
     col = _GAUSS.format(axis="col", size="W", perm=[0, 1, 3, 2, 4, 5])  # [b, h, P, W, R, cell]
     names = {"domain": DOMAIN, "name": OPERATOR.name, "opset": opset, "least": LEAST_VARIANCE, "least_log": LEAST_LOG}
-    return onnx.parser.parse_function(_BODY.format(row=row, col=col, **names))
+    return onnx.parser.parse_function(_BODY.format(sizes="\n".join(lines), row=row, col=col, **names))
 
 
 def _node(value: object, offset: object, width: object, weight: object) -> object:

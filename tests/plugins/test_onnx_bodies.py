@@ -1,6 +1,7 @@
 """Each operator's ONNX bodies, alone in a model, in plain ONNX Runtime against the definition."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from gaussport.onnx_runtime import onnxruntime
@@ -205,3 +206,38 @@ def test_model_without_custom_nodes_stays_as_it_is() -> None:
     before = model.SerializeToString()
     attach_bodies(model)
     assert model.SerializeToString() == before
+
+
+def model_with_fixed_fields(fields: list[tuple[Tensor, ...]]) -> onnx.ModelProto:
+    """A model of filters in a row of inputs `value_0`, …, whose grids are fixed and whose fields are initializers."""
+    nodes, inputs, outputs, initializers = [], [], [], []
+    for n, (value, *field) in enumerate(fields):
+        names = [f"{operand}_{n}" for operand in ("value", "offset", "width", "weight")]
+        inputs.append(helper.make_tensor_value_info(names[0], TensorProto.FLOAT, ["batch", *value.shape[1:]]))
+        initializers += [numpy_helper.from_array(x.float().numpy(), name) for x, name in zip(field, names[1:], strict=True)]
+        nodes.append(helper.make_node("SeparableGaussianFilter", names, [f"output_{n}"], domain=DOMAIN))
+        outputs.append(helper.make_tensor_value_info(f"output_{n}", TensorProto.FLOAT, [None] * 5))
+    graph = helper.make_graph(nodes, "fixed", inputs, outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    attach_bodies(model)
+    return model
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_two_fixed_grids_in_one_model_each_have_their_body(filter_operands: Operands, batch: int) -> None:
+    fields = [filter_operands(batch, H, W, 2, 4, 3, steered=False, batched=False) for H, W in ((6, 7), (3, 2))]
+    model = model_with_fixed_fields(fields)
+    onnx.checker.check_model(model, full_check=True)
+    assert [node.overload for node in model.graph.node] == ["6x7x4x3", "3x2x4x3"]
+    for got, field in zip(run(session_of(model), [value.float() for value, *_ in fields]), fields, strict=True):
+        assert np.abs(got - separable_gaussian_filter(*(x.numpy() for x in field))).max() <= filter_tolerances.FLOAT32
+
+
+def test_filters_of_a_fixed_field_are_folded(filter_operands: Operands, tmp_path: Path) -> None:
+    model = model_with_fixed_fields([filter_operands(1, 6, 7, 2, 4, 3, steered=False, batched=False)])
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    left = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    assert left.count("MatMul") == 2
+    assert set(left) <= {"MatMul", "Transpose", "Reshape", "Cast"}
