@@ -35,7 +35,7 @@ class KernelImage:
     """A kernel compiled for one architecture.
 
     Launch with `num_warps` × 32 threads in x, `shared_bytes` of dynamic shared memory (above 48 kB the function attribute
-    must be raised first) and `parameters` in order. Hidden scratch pointers are null: a kernel that needs scratch is refused.
+    must be raised first) and `parameters` in order. Hidden scratch pointers are null: kernels needing them are refused.
     """
 
     symbol: str
@@ -78,7 +78,7 @@ def compile_launch(launch: Launch, architecture: int) -> KernelImage:
     metadata = compiled.metadata
     scratch = metadata.global_scratch_size + metadata.profile_scratch_size
     if scratch:
-        raise ExportError(f"{launch.name} for sm_{architecture} asks for {scratch} bytes of scratch memory, which nobody gives")
+        raise ExportError(f"{launch.name} for sm_{architecture} asks for {scratch} bytes of scratch, which nobody gives")
     return KernelImage(
         symbol=metadata.name,
         architecture=architecture,

@@ -1,4 +1,4 @@
-"""What a compiled kernel uses, read from its cubin by the `cuobjdump` that Triton brings: registers, spills, shared memory."""
+"""What a compiled kernel uses, read from its cubin by the `cuobjdump` that Triton brings."""
 
 import re
 import subprocess

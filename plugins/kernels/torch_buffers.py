@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from gaussport.plugins.kernels.architectures import LEAST_SHARED_LIMIT_BYTES
+from gaussport.plugins.kernels.architectures import LEAST_SHARED_LIMIT_BYTES, SHARED_LIMIT_BYTES
 from gaussport.plugins.kernels.launch import Plan
 
 TRITON_NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -26,8 +26,8 @@ def workspaces(plan: Plan, batch: int, device: torch.device) -> dict[str, Tensor
 
 
 def shared_limit_bytes(tensor: Tensor) -> int:
-    """Shared memory that one program may have on the tensor's GPU; off a GPU (the interpreter), what every GPU has."""
+    """Shared memory that one program may have on the tensor's GPU; on one we do not know, and off any, what all have."""
     if not tensor.is_cuda:
         return LEAST_SHARED_LIMIT_BYTES
-    limit: int = torch.cuda.get_device_properties(tensor.device).shared_memory_per_block_optin
-    return limit
+    major, minor = torch.cuda.get_device_capability(tensor.device)
+    return SHARED_LIMIT_BYTES.get(10 * major + minor, LEAST_SHARED_LIMIT_BYTES)

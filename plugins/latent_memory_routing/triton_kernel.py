@@ -8,7 +8,7 @@ M and Γ meet the tensor cores in TF32, not in float16: a memory sums N values a
 float16's range. Scores, whose squares cancel, are multiplied with `SCORES`, which keeps (nearly) all of float32.
 """
 
-# mypy: disallow-untyped-defs=false, disallow-untyped-calls=false, disallow-untyped-decorators=false
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import triton
 import triton.language as tl
@@ -19,10 +19,11 @@ TWO_PI: tl.constexpr = tl.constexpr(6.283185307179586)
 
 @triton.jit
 def mixture(mean, variance, log_prior, p, K, DR: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_DR: tl.constexpr):
-    """One head's Gaussians, ready for products with tokens [n, m]: how score = x²·square + x·linear + constant.
+    """One head's Gaussians, ready for products with tokens [n, m]: score = x²·square + x·linear + constant.
 
-    Tokens are shifted by `centre`, the mean of the means, which bounds what cancels in the expanded square by the spread of
-    the mixture. Scores are in bits (log₂). Components past K have score −∞.
+    Scores are in bits (log₂). Softmax does not see what all components have in common, and float32 should not either: tokens
+    are shifted by `centre`, the mean of the means, and the components' mean is taken from `square` and from `linear`. What
+    cancels is then bounded by how far the components differ. Components past K have score −∞.
 
     Returns:
         square, linear [m, k]; constant [k]; centre [m].
@@ -41,7 +42,11 @@ def mixture(mean, variance, log_prior, p, K, DR: tl.constexpr, BLOCK_K: tl.const
     spread = tl.where(inside, tl.log2(sigma2 * TWO_PI), 0.0)
     constant = prior * LOG2E - 0.5 * tl.sum(spread + mu * mu * precision, axis=0)
     constant = tl.where(k < K, constant, float("-inf"))
-    return -0.5 * precision, mu * precision, constant, centre
+    square = -0.5 * precision
+    linear = mu * precision
+    square = tl.where(inside, square - (tl.sum(square, axis=1) / K)[:, None], 0.0)
+    linear = tl.where(inside, linear - (tl.sum(linear, axis=1) / K)[:, None], 0.0)
+    return square, linear, constant, centre
 
 
 @triton.jit

@@ -36,20 +36,6 @@ PRODUCTS = {"fp32": "ieee", "fp16": "tf32", "bf16": "tf32"}
 
 COMBINE_BLOCK = 256
 
-_STEPS = {
-    # (causal, large mixture, float32): (tokens of one step, warps)
-    (False, False, False): (64, 4),
-    (False, False, True): (64, 4),
-    (False, True, False): (16, 4),
-    (False, True, True): (32, 8),
-    (True, False, False): (32, 4),
-    (True, False, True): (16, 8),
-    (True, True, False): (16, 8),
-    (True, True, True): (16, 8),
-}
-"""Chosen so that nothing spills (docs/kernels.md says where something does): float32 products run outside the tensor
-cores and hold their operands in registers, and causal steps keep two Γ, an affinity and a memory alive at once."""
-
 
 @dataclass(frozen=True)
 class RoutingSizes:
@@ -72,16 +58,46 @@ class Types:
     key_mask: str | None = None
 
 
+@dataclass(frozen=True)
+class Step:
+    """How much of a sequence one program takes at a time."""
+
+    tokens: int
+    warps: int
+
+
+_STEPS = {
+    # (causal, large mixture, float32)
+    (False, False, False): Step(tokens=64, warps=4),
+    (False, False, True): Step(tokens=64, warps=4),
+    (False, True, False): Step(tokens=16, warps=4),
+    (False, True, True): Step(tokens=32, warps=8),
+    (True, False, False): Step(tokens=32, warps=4),
+    (True, False, True): Step(tokens=16, warps=8),
+    (True, True, False): Step(tokens=16, warps=8),
+    (True, True, True): Step(tokens=16, warps=8),
+}
+"""Chosen so that nothing spills (docs/kernels.md says where something does): float32 products run outside the tensor
+cores and hold their operands in registers, and causal steps keep two Γ, an affinity and a memory alive at once."""
+
+
+def _step(sizes: RoutingSizes, types: Types) -> Step:
+    large = cover(sizes.K) * cover(sizes.dr) > LARGE_MIXTURE
+    return _STEPS[sizes.causal, large, types.operands == "fp32"]
+
+
 def plan(sizes: RoutingSizes, types: Types, epsilon: float = 1e-6, *, split_tokens: int | None = None) -> Plan:
     """The launches for one image's sizes.
 
     Args:
-        split_tokens: tokens of one split, a multiple of the chunk; None chooses.
+        split_tokens: tokens of one split, rounded up to whole steps; None chooses.
     """
     if split_tokens is None:
         split_tokens = sizes.N if sizes.N <= WHOLE_TOKENS else SPLIT_TOKENS
+    step = _step(sizes, types)
+    split_tokens = tiles(split_tokens, step.tokens) * step.tokens
     splits = tiles(sizes.N, split_tokens)
-    launching = _Launching(sizes, types, epsilon, split_tokens)
+    launching = _Launching(sizes, types, epsilon, step, split_tokens)
     if splits == 1:
         return Plan((launching.causal(carried=False) if sizes.causal else launching.fused(),))
     read = launching.causal(carried=True) if sizes.causal else launching.read()
@@ -133,11 +149,13 @@ def run_plan(
     """`run` with the choice that it makes by itself left to the caller; see `plan`."""
     operands = [query, key, value, mean, variance, log_prior]
     bound = OPERATOR.bind([*(tensor.shape for tensor in operands), None if key_mask is None else key_mask.shape])
-    sizes = RoutingSizes(*(bound[letter] for letter in ("N", "P", "K", "dr", "dv")), key_mask is not None, causal)
+    N, P, K, dr, dv = (bound[letter] for letter in ("N", "P", "K", "dr", "dv"))
+    sizes = RoutingSizes(N, P, K, dr, dv, masked=key_mask is not None, causal=causal)
     complaint = refusal(sizes, value.dtype)
     if complaint is not None:
         raise ValueError(complaint)
-    chosen = plan(sizes, Types(TRITON_NAMES[value.dtype], None if key_mask is None else "fp32"), epsilon, split_tokens=split_tokens)
+    types = Types(TRITON_NAMES[value.dtype], key_mask=None if key_mask is None else "fp32")
+    chosen = plan(sizes, types, epsilon, split_tokens=split_tokens)
     output = torch.empty_like(value, memory_format=torch.contiguous_format)
     buffers = contiguous(query=query, key=key, value=value, mean=mean, variance=variance, log_prior=log_prior)
     if key_mask is not None:
@@ -153,6 +171,7 @@ class _Launching:
     sizes: RoutingSizes
     types: Types
     epsilon: float
+    step: Step
     split_tokens: int
 
     def fused(self) -> Launch:
@@ -171,13 +190,13 @@ class _Launching:
         return Launch(
             kernel=triton_kernel.route_combine,
             programs_per_image=tiles(slots * (self.sizes.dv + 1), COMBINE_BLOCK),
-            arguments={"memory": Buffer("memory", "fp32"), "mass": Buffer("mass", "fp32"), "S": self._splits, "slots": slots},
+            arguments={name: self._argument(name) for name in ("memory", "mass", "S")} | {"slots": slots},
             constants={"DV": self.sizes.dv, "CAUSAL": self.sizes.causal, "BLOCK": COMBINE_BLOCK},
         )
 
     def read(self) -> Launch:
         names = ("query", "mean", "variance", "log_prior", "memory", "mass", "output", "epsilon", "N", "P", "K", "S")
-        chunks = tiles(self.sizes.N, self._step[0])
+        chunks = tiles(self.sizes.N, self.step.tokens)
         return self._launch(triton_kernel.route_read, chunks, names, self._constants())
 
     def causal(self, carried: bool) -> Launch:
@@ -188,10 +207,8 @@ class _Launching:
         return self._launch(triton_kernel.route_causal, self._splits, names, constants, unused)
 
     @property
-    def _step(self) -> tuple[int, int]:
-        """Tokens of one step, and warps."""
-        large = cover(self.sizes.K) * cover(self.sizes.dr) > LARGE_MIXTURE
-        return _STEPS[self.sizes.causal, large, self.types.operands == "fp32"]
+    def _value_tile(self) -> int:
+        return min(cover(self.sizes.dv), 64 if self.sizes.K <= 64 else 32)
 
     @property
     def _splits(self) -> int:
@@ -205,7 +222,7 @@ class _Launching:
         constants: dict[str, Constant],
         unused: tuple[str, ...] = (),
     ) -> Launch:
-        value_tiles = tiles(self.sizes.dv, int(constants["BLOCK_DV"]))
+        value_tiles = tiles(self.sizes.dv, self._value_tile)
         if not self.sizes.masked:
             unused = (*unused, "key_mask")
         return Launch(
@@ -213,7 +230,7 @@ class _Launching:
             programs_per_image=per_head * value_tiles * self.sizes.P,
             arguments={name: self._argument(name) for name in names if name not in unused},
             constants={**constants, **{name: None for name in unused if name in names}},
-            num_warps=self._step[1],
+            num_warps=self.step.warps,
         )
 
     def _argument(self, name: str) -> Argument:
@@ -235,10 +252,10 @@ class _Launching:
         return {
             "DR": self.sizes.dr,
             "DV": self.sizes.dv,
-            "BLOCK_N": self._step[0],
+            "BLOCK_N": self.step.tokens,
             "BLOCK_K": cover(self.sizes.K),
             "BLOCK_DR": cover(self.sizes.dr),
-            "BLOCK_DV": min(cover(self.sizes.dv), 64 if self.sizes.K <= 64 else 32),
+            "BLOCK_DV": self._value_tile,
             "SCORES": SCORES[self.types.operands],
             "PRODUCTS": PRODUCTS[self.types.operands],
         }

@@ -6,7 +6,7 @@ which is 0 at that cell and negative elsewhere: no maximum is searched, nothing 
 nothing is 0/0 as σ → 0. Exponents and sums are float32. All tensors are contiguous; letters as in `schema`.
 """
 
-# mypy: disallow-untyped-defs=false, disallow-untyped-calls=false, disallow-untyped-decorators=false
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import triton
 import triton.language as tl
@@ -199,7 +199,7 @@ def filter_rows(
             if source.dtype == tl.bfloat16:
                 source = source.to(tl.float32)
             total = tl.dot(row.to(source.dtype), source, total, input_precision=PRECISION)
-        total = total / mass[:, None]
+        total = total / tl.where(inside, mass, 1.0)[:, None]
         cell = i.to(tl.int64)[:, None] * (W * P * R * D) + r * D + d[None, :]
         tl.store(passed + cell, total.to(passed.dtype.element_ty), mask=inside[:, None] & (d < D)[None, :])
 
@@ -257,7 +257,7 @@ def filter_columns(
             cell = k.to(tl.int64)[:, None] * (P * R * D) + r * D + d[None, :]
             source = tl.load(passed + cell, mask=(k < W)[:, None] & (d < D)[None, :], other=0.0)  # [k, d]
             total = tl.dot(col.to(source.dtype), source, total, input_precision=PRECISION)
-        mixed += total * (mix / mass)[:, None]
+        mixed += total * (mix / tl.where(inside, mass, 1.0))[:, None]
 
     cell = w.to(tl.int64)[:, None] * (P * D) + d[None, :]
     tl.store(output + cell, mixed.to(output.dtype.element_ty), mask=inside[:, None] & (d < D)[None, :])

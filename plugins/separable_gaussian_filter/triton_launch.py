@@ -148,9 +148,7 @@ def run_plan(
     return output
 
 
-def _arguments(
-    sizes: FilterSizes, dtype: str, buffers: tuple[str, ...], passed: str | None = None
-) -> dict[str, Argument]:
+def _arguments(sizes: FilterSizes, dtype: str, buffers: tuple[str, ...], passed: str | None = None) -> dict[str, Argument]:
     tokens = 1 if sizes.fixed else sizes.H * sizes.W
     return {
         **{name: Buffer(name, passed if passed and name == "passed" else dtype) for name in buffers},
