@@ -11,3 +11,7 @@ LEAST_SHARED_LIMIT_BYTES = min(SHARED_LIMIT_BYTES.values())
 
 PORTABLE_PTX = {80: 80, 86: 80, 89: 80, 90: 80}
 """PTX version by architecture, where an old one suffices: drivers since CUDA 12.0 load 8.0. Blackwell needs Triton's own."""
+
+FALLBACK_PTX_ARCHITECTURE = 89
+"""Whose PTX a GPU that has no cubin should be given, if it is newer: from 90 on Triton's PTX is for that one architecture
+(sm_90a, sm_100a, sm_120a) and no other loads it. Plan for `LEAST_SHARED_LIMIT_BYTES` with it."""
