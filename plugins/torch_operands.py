@@ -1,6 +1,8 @@
 """The checks that every torch operator makes of its operands, in eager mode, under tracing and in export alike."""
 
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -46,6 +48,12 @@ def check_positive(operator: Operator, name: str, tensor: Tensor) -> None:
 def computing_dtype(tensor: Tensor) -> torch.dtype:
     """float64 stays float64; everything else is computed in float32."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+@cache
+def has_triton() -> bool:
+    """Whether the GPU kernels' compiler is installed."""
+    return find_spec("triton") is not None
 
 
 def with_leading(tensor: Tensor, axis: int | None, size: int) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gaussport.plugins.latent_memory_routing.memory_product import memory_product
 from gaussport.plugins.latent_memory_routing.schema import OPERATOR
-from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, with_leading
+from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, has_triton, with_leading
 
 
 @torch.library.custom_op(OPERATOR.torch_name, mutates_args=())
@@ -44,6 +44,45 @@ def latent_memory_routing(
     """
     check_operands(OPERATOR, [query, key, value, mean, variance, log_prior, key_mask])
     check_positive(OPERATOR, "variance", variance)
+    return _in_torch(query, key, value, mean, variance, log_prior, key_mask, epsilon, causal)
+
+
+@latent_memory_routing.register_kernel("cuda")
+def on_gpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    log_prior: Tensor,
+    key_mask: Tensor | None = None,
+    epsilon: float = 1e-6,
+    causal: bool = False,
+) -> Tensor:
+    """On a GPU: the Triton kernels, or plain torch where they do not serve (float64, mixtures too large for the chip) or
+    Triton is not installed."""
+    operands = (query, key, value, mean, variance, log_prior, key_mask)
+    check_operands(OPERATOR, operands)
+    check_positive(OPERATOR, "variance", variance)
+    if has_triton():
+        from gaussport.plugins.latent_memory_routing import triton_launch
+
+        if triton_launch.refusal(mean.shape[1], mean.shape[2], value.dtype) is None:
+            return triton_launch.run(*operands, epsilon, causal)
+    return _in_torch(*operands, epsilon, causal)
+
+
+def _in_torch(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    log_prior: Tensor,
+    key_mask: Tensor | None,
+    epsilon: float,
+    causal: bool,
+) -> Tensor:
     dtype = computing_dtype(value)
     query, key, wide_value, *mixture = (x.to(dtype) for x in (query, key, value, mean, variance, log_prior))
     read, write = responsibilities(query, *mixture), responsibilities(key, *mixture)

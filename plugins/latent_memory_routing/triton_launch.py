@@ -106,13 +106,13 @@ def plan(sizes: RoutingSizes, types: Types, epsilon: float = 1e-6, *, split_toke
     return Plan((launching.write(), launching.combine(), read), workspace)
 
 
-def refusal(sizes: RoutingSizes, dtype: torch.dtype) -> str | None:
+def refusal(K: int, dr: int, dtype: torch.dtype) -> str | None:
     """Why the kernels cannot serve these operands, or None when they can."""
     if dtype not in TRITON_NAMES:
         return f"{OPERATOR.name}: the GPU kernels take float32, float16 or bfloat16, not {dtype}"
-    if cover(sizes.K) * (cover(sizes.dr) + 32) > MIXTURE_LIMIT or sizes.dr > WIDEST_ROUTING:
+    if cover(K) * (cover(dr) + 32) > MIXTURE_LIMIT or dr > WIDEST_ROUTING:
         return (
-            f"{OPERATOR.name}: K = {sizes.K} components of dr = {sizes.dr} are more than the GPU kernels hold on chip: "
+            f"{OPERATOR.name}: K = {K} components of dr = {dr} are more than the GPU kernels hold on chip: "
             f"K·(dr + 32), both rounded up to a power of two, may be {MIXTURE_LIMIT}, and dr {WIDEST_ROUTING}"
         )
     return None
@@ -149,9 +149,9 @@ def run_plan(
     """`run` with the choice that it makes by itself left to the caller; see `plan`."""
     operands = [query, key, value, mean, variance, log_prior]
     bound = OPERATOR.bind([*(tensor.shape for tensor in operands), None if key_mask is None else key_mask.shape])
-    N, P, K, dr, dv = (bound[letter] for letter in ("N", "P", "K", "dr", "dv"))
+    B, N, P, K, dr, dv = (bound[letter] for letter in ("B", "N", "P", "K", "dr", "dv"))
     sizes = RoutingSizes(N, P, K, dr, dv, masked=key_mask is not None, causal=causal)
-    complaint = refusal(sizes, value.dtype)
+    complaint = refusal(K, dr, value.dtype)
     if complaint is not None:
         raise ValueError(complaint)
     types = Types(TRITON_NAMES[value.dtype], key_mask=None if key_mask is None else "fp32")
@@ -160,7 +160,7 @@ def run_plan(
     buffers = contiguous(query=query, key=key, value=value, mean=mean, variance=variance, log_prior=log_prior)
     if key_mask is not None:
         buffers["key_mask"] = key_mask.to(torch.float32).contiguous()
-    execute(chosen, bound["B"], {**buffers, "output": output, **workspaces(chosen, bound["B"], value.device)})
+    execute(chosen, B, {**buffers, "output": output, **workspaces(chosen, B, value.device)})
     return output
 
 

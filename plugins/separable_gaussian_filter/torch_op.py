@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import threshold
 
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
-from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, with_leading
+from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, has_triton, with_leading
 
 LEAST_LOG = -60.0
 """Exponents end here: exp(−60) is 2⁻⁸⁶ of the nearest cell's weight, which no sum can show. Smaller ones would become
@@ -38,6 +38,23 @@ def separable_gaussian_filter(value: Tensor, offset: Tensor, width: Tensor, weig
     """
     check_operands(OPERATOR, [value, offset, width, weight])
     check_positive(OPERATOR, "width", width)
+    return _in_torch(value, offset, width, weight)
+
+
+@separable_gaussian_filter.register_kernel("cuda")
+def on_gpu(value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> Tensor:
+    """On a GPU: the Triton kernels, or plain torch where they do not serve (float64) or Triton is not installed."""
+    check_operands(OPERATOR, [value, offset, width, weight])
+    check_positive(OPERATOR, "width", width)
+    if has_triton():
+        from gaussport.plugins.separable_gaussian_filter import triton_launch
+
+        if triton_launch.refusal(value.dtype) is None:
+            return triton_launch.run(value, offset, width, weight)
+    return _in_torch(value, offset, width, weight)
+
+
+def _in_torch(value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> Tensor:
     dtype = computing_dtype(value)
     filters = _Filters(value.to(dtype), offset.to(dtype), width.to(dtype), weight.to(dtype))
     return filters.output().to(value.dtype).contiguous()
