@@ -1,7 +1,7 @@
 """`python -m gaussport.plugins.kernels.table [PAGE]`: compile every tabled launch and write down what it uses.
 
-The table goes between two marks in the page (docs/kernels.md); without a PAGE it is printed. Needs triton but no GPU, and
-some ten minutes.
+The table goes between two marks in the page (docs/kernels.md); without a PAGE it is printed. Exit code 1 when a kernel of a
+model that must not spill does. Needs triton but no GPU, and some ten minutes.
 """
 
 import sys
@@ -20,19 +20,24 @@ BEGIN, END = "<!-- resources: written by gaussport.plugins.kernels.table -->", "
 
 
 def main(arguments: list[str]) -> int:
-    """Write or print the table."""
+    """Write or print the table, and name the spills that may not be."""
     console = Console(stderr=True)
     jobs = [(architecture, tabled) for architecture in ARCHITECTURES for tabled in tabled_launches(architecture)]
-    cells = {}
+    cells, spills = {}, []
     for architecture, tabled in track(jobs, "compiling", console=console):
-        cells[_row(tabled), architecture] = read_resources(compile_launch(tabled.launch, architecture))
+        used = read_resources(compile_launch(tabled.launch, architecture))
+        cells[_row(tabled), architecture] = used
+        if tabled.published and used.spill_bytes:
+            spills.append(f"{' '.join(_row(tabled))} spills {used.spill_bytes} bytes per thread on sm_{architecture}")
     text = _markdown(cells)
-    if not arguments:
+    if arguments:
+        page = Path(arguments[0])
+        page.write_text(_between_marks(page.read_text(encoding="utf-8"), text), encoding="utf-8")
+    else:
         sys.stdout.write(text)
-        return 0
-    page = Path(arguments[0])
-    page.write_text(_between_marks(page.read_text(encoding="utf-8"), text), encoding="utf-8")
-    return 0
+    for spill in spills:
+        console.print(spill)
+    return 1 if spills else 0
 
 
 Row = tuple[str, str, str]

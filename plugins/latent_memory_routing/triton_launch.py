@@ -69,7 +69,7 @@ class Step:
 _STEPS = {
     # (causal, large mixture, float32)
     (False, False, False): Step(tokens=64, warps=4),
-    (False, False, True): Step(tokens=64, warps=4),
+    (False, False, True): Step(tokens=32, warps=4),
     (False, True, False): Step(tokens=16, warps=4),
     (False, True, True): Step(tokens=32, warps=8),
     (True, False, False): Step(tokens=32, warps=4),
