@@ -72,9 +72,7 @@ class Client:
         models: list[dict[str, Any]] = self._checked(self._send("GET", "/v1/models")).json()["models"]
         return models
 
-    def classify(
-        self, pictures: Iterable[Path | bytes], top_k: int = 5, model: str | None = None
-    ) -> Iterator[Classified]:
+    def classify(self, pictures: Iterable[Path | bytes], top_k: int = 5, model: str | None = None) -> Iterator[Classified]:
         """One answer for each picture, in order, over several connections at once.
 
         A picture that cannot be read or is refused is an answer with an error; a server that cannot be reached raises.
@@ -155,5 +153,3 @@ def _retry_after_s(response: httpx.Response) -> float:
         return min(60.0, max(0.05, float(response.headers.get("Retry-After", "1"))))
     except ValueError:
         return 1.0
-
-

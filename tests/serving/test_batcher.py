@@ -40,9 +40,7 @@ def rows(*values: float) -> Rows:
     return np.array(values, dtype=np.float32)[:, None]
 
 
-def scenario(
-    body: Callable[[Batcher, Model], Coroutine[Any, Any, None]], **limits: Any
-) -> None:
+def scenario(body: Callable[[Batcher, Model], Coroutine[Any, Any, None]], **limits: Any) -> None:
     """Run a test's body beside a started batcher, and close that whatever happens."""
 
     async def run() -> None:

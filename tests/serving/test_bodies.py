@@ -42,7 +42,7 @@ def post_multipart(http: httpx.Client, body: bytes) -> httpx.Response:
         b'name="file"; filename="a.jpg"',
         b'name="file"; filename=""',
         b'name="file"',
-        b"name=file; filename=\"a%0d%0aX-Evil: 1.jpg\"",
+        b'name=file; filename="a%0d%0aX-Evil: 1.jpg"',
         b"name=\"file\"; filename*=UTF-8''%E6%9D%B1.jpg",
         b'name="file"; filename="../../../etc/cron.d/x.jpg"',
         'name="file"; filename="東京, é 🐱.jpg"'.encode(),

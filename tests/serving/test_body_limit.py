@@ -85,9 +85,7 @@ def test_an_unknown_encoding_is_refused(http: httpx.Client) -> None:
     refused(response, 415, "unsupported_media_type")
 
 
-def test_a_slow_sender_is_told_and_a_silent_one_closed(
-    tiny: Path, run_server: Callable[..., Any]
-) -> None:
+def test_a_slow_sender_is_told_and_a_silent_one_closed(tiny: Path, run_server: Callable[..., Any]) -> None:
     with run_server(tiny, options=("--body-timeout-s", "0.3")) as server:
         slow_body = b"POST /v1/classify HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx"
         assert b" 408 " in answer_to(server.port, slow_body).split(b"\r\n")[0]

@@ -68,9 +68,7 @@ def test_classify_and_query_agree_and_a_bad_picture_is_a_row(
 
 
 @pytest.mark.parametrize("command", ["classify", "query"])
-def test_people_get_a_table(
-    tiny: Path, folder: Path, server: Any, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_people_get_a_table(tiny: Path, folder: Path, server: Any, capsys: pytest.CaptureFixture[str], command: str) -> None:
     target = str(tiny) if command == "classify" else server.url
     assert cli.main([command, target, str(folder / "0.png"), str(folder / "2.png")]) == 0
     shown = capsys.readouterr()
