@@ -153,22 +153,25 @@ class _Gaussian:
 
     def __init__(self, cells: int, mu: Tensor, sigma: Tensor) -> None:
         """`mu` and `sigma` are [·, ·, P, l, R] with l = L = cells or, for a fixed field, 1."""
-        self.sigma = sigma
-        cell = torch.arange(cells, device=mu.device, dtype=mu.dtype)
-        query = cell[:, None]  # against [..., L, R]
-        nearest = (query - mu).detach().round().clamp(0, cells - 1)
-        excess = query - nearest - mu
-        factor = -0.5 / sigma.square().clamp(min=LEAST_VARIANCE)
-        self.step = nearest[..., None] - cell
-        log = self.step * (self.step + 2 * excess[..., None]) * factor[..., None]
-        self.log = log.clamp(min=LEAST_LOG)
-        unnormalised = threshold(self.log.exp(), math.exp(LEAST_LOG + 1), 0.0)
+        self.cells, self.mu, self.sigma = cells, mu, sigma
+        unnormalised = threshold(self._step_and_log()[1].exp(), math.exp(LEAST_LOG + 1), 0.0)
         self.filters = unnormalised / unnormalised.sum(-1, keepdim=True)
+
+    def _step_and_log(self) -> tuple[Tensor, Tensor]:
+        """j* − j and the exponent, both [·, ·, P, L, R, L]; made again for the gradients instead of kept."""
+        cell = torch.arange(self.cells, device=self.mu.device, dtype=self.mu.dtype)
+        query = cell[:, None]  # against [..., L, R]
+        nearest = (query - self.mu).detach().round().clamp(0, self.cells - 1)
+        excess = query - nearest - self.mu
+        factor = -0.5 / self.sigma.square().clamp(min=LEAST_VARIANCE)
+        step = nearest[..., None] - cell
+        return step, (step * (step + 2 * excess[..., None]) * factor[..., None]).clamp(min=LEAST_LOG)
 
     def gradients(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of μ and σ: Σ a·(g − Σ a·g)·∂l, with ∂l/∂μ = step/σ² (up to a constant that softmax does not see) and
         ∂l/∂σ = −2l/σ."""
+        step, log = self._step_and_log()
         centred = self.filters * (gradient - (self.filters * gradient).sum(-1, keepdim=True))
-        d_mu = (centred * self.step).sum(-1) / self.sigma / self.sigma
-        d_sigma = -2 * (centred * self.log).sum(-1) / self.sigma
+        d_mu = (centred * step).sum(-1) / self.sigma / self.sigma
+        d_sigma = -2 * (centred * log).sum(-1) / self.sigma
         return d_mu.sum_to_size(self.sigma.shape), d_sigma.sum_to_size(self.sigma.shape)
