@@ -18,6 +18,7 @@ def provenance_of(checkpoint: Checkpoint, created: datetime) -> Provenance:
         checkpoint=checkpoint.source.encode(errors="replace").decode(),
         checkpoint_sha256=checkpoint.sha256,
         weights=checkpoint.weights,
+        assumed=checkpoint.assumed,
         tools=_tools(),
         created=created,
     )

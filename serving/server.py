@@ -91,8 +91,14 @@ async def _run(server: _Server, listener: socket.socket, models: ServedModels, s
         raise ServingError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
 
 
+BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own default
+
+
 def _listener(host: str, port: int) -> socket.socket:
-    """A bound socket, before the models load: a port in use is told at once. uvicorn makes it listen."""
+    """A listening socket, before the models load: a port in use is told at once.
+
+    It listens here, not when uvicorn starts: two processes may bind one port, and only one of them may listen.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError, OverflowError) as error:
@@ -102,6 +108,7 @@ def _listener(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)

@@ -42,6 +42,8 @@ class Provenance(_Record):
     checkpoint_sha256: Sha256
     weights: str
     """Which weights of the checkpoint: `raw`, or the name of its moving average."""
+    assumed: tuple[str, ...] = ()
+    """Which of `preprocessing` and `labels` nobody stated, so that a default stands in."""
     tools: dict[str, str]
     """Version of each package that took part."""
     created: datetime

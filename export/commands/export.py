@@ -10,6 +10,14 @@ from gaussport.export.commands.output import say, shown, write_json
 from gaussport.export.opsets import DEFAULT, HIGHEST, LOWEST
 from gaussport.export.wishes import DEFAULT_MAX_BATCH
 
+_ASSUMED = {
+    "preprocessing": (
+        "preprocessing, which the checkpoint does not state: {0.size[0]}×{0.size[1]}, {0.channels}, mean {0.mean}, "
+        "std {0.std}; if it was trained otherwise, answers are wrong: give its own in --config"
+    ),
+    "labels": "labels 0, 1, 2 …, which the checkpoint does not state: give them with --labels",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a .safetensors file, or one from torch.save")
@@ -59,5 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"[bold]{path}[/bold]  {manifest.name}, {manifest.family}, {len(manifest.labels)} labels")
     say(f"equals PyTorch at batch {batches}: off by {worst['max_abs']:.1e} at most")
     say(f"tolerance {report['tolerance']['reason']}")
+    for name in manifest.provenance.assumed:
+        say(f"[yellow]assumed[/yellow] {escape(_ASSUMED[name].format(manifest.preprocessing))}")
     say(f"next: gaussport serve {path}")
     return 0

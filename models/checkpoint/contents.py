@@ -28,6 +28,8 @@ class Checkpoint:
     source: str = ""
     sha256: str = ""
     stored_dtypes: tuple[str, ...] = ("float32",)
+    assumed: tuple[str, ...] = ()
+    """Which of `preprocessing` and `labels` neither the file nor anyone else stated, so that a default stands in."""
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,18 @@ def read_checkpoint(path: Path, config_path: Path | None = None, labels: Sequenc
     described: Mapping[str, Any] = {**stored.description, **beside}
     config = _config(path, stored, beside)
     _check_plausible(config, path)
+    chosen_labels = labels if labels is not None else described.get("labels")
+    stated = {"preprocessing": described.get("preprocessing"), "labels": chosen_labels}
     return Checkpoint(
         config=config,
         state_dict=state_dict,
         preprocessing=preprocessing_from(described.get("preprocessing"), config, path.name),
-        labels=labels_from(labels if labels is not None else described.get("labels"), config, path.name),
+        labels=labels_from(chosen_labels, config, path.name),
         metrics=metrics_from(stored.description.get("metrics")),
         source=path.name,
         sha256=_sha256(path),
         stored_dtypes=tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in stored.tensors.values()})),
+        assumed=tuple(name for name, value in stated.items() if value is None),
     )
 
 

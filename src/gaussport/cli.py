@@ -5,6 +5,7 @@ inside `run`, so that `-h` answers at once and `serve` works where torch is not 
 """
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -46,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     command = cast(Command, importlib.import_module(COMMANDS[arguments.command][0]))
     try:
-        return command.run(arguments)
+        code = command.run(arguments)
+        sys.stdout.flush()  # a full disk is told here, not in a traceback at exit
+        return code
     except GaussportError as error:
         print(f"gaussport {arguments.command}: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
@@ -55,8 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) went away; that is its right.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _discard_output()
+        print(f"gaussport {arguments.command}: the output cannot be written: no space is left", file=sys.stderr)  # noqa: T201
+        return 1
+
+
+def _discard_output() -> None:
+    """Let what is still buffered for standard output go nowhere, so that Python does not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(named: str | None) -> argparse.ArgumentParser:

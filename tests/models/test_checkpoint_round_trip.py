@@ -142,3 +142,15 @@ def test_a_place_that_cannot_be_written_is_named(where: str, tmp_path: Path) -> 
     (tmp_path / "folder").mkdir()
     with pytest.raises(CheckpointError, match="cannot be written"):
         write_checkpoint(tmp_path / where, good_checkpoint())
+
+
+def test_what_nobody_stated_is_listed_as_assumed(tmp_path: Path) -> None:
+    good = good_checkpoint()
+    (tmp_path / "config.json").write_text(json.dumps(good.config.to_json()))
+    torch.save(good.state_dict, tmp_path / "bare.pt")
+    write_checkpoint(tmp_path / "whole.safetensors", good)
+    labels = [str(n) for n in range(good.config.classes)]
+    config = tmp_path / "config.json"
+    assert read_checkpoint(tmp_path / "bare.pt", config).assumed == ("preprocessing", "labels")
+    assert read_checkpoint(tmp_path / "bare.pt", config, labels).assumed == ("preprocessing",)
+    assert read_checkpoint(tmp_path / "whole.safetensors").assumed == ()

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gaussport.models import zoo
+from gaussport.models.data.mnist import write_held_out
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -57,3 +60,18 @@ def test_serving_imports_none_of_the_heavy_packages() -> None:
     code += "print(*sorted({name.split('.')[0] for name in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "onnx", "onnxscript", "triton", "tensorrt", "safetensors"} & set(loaded)
+
+
+def test_pictures_that_the_readme_names_are_among_the_held_out_digits(tmp_path: Path) -> None:
+    write_held_out(tmp_path)
+    named = re.findall(r"build/digits/(\d/\d+\.png)", (ROOT / "README.md").read_text())
+    assert named
+    assert all((tmp_path / name).is_file() for name in named)
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_a_full_disk_under_the_output_is_one_sentence(option: list[str]) -> None:
+    words = [sys.executable, "-m", "gaussport", "inspect", str(zoo.path("mnist-dot")), *option]
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (answer.returncode, answer.stderr) == (1, "gaussport inspect: the output cannot be written: no space is left\n")

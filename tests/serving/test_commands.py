@@ -112,6 +112,14 @@ def test_a_port_in_use_is_told_at_once(tiny: Path, ended: Ended) -> None:
         ended(1, message, "serve", str(tiny), "--port", str(taken.getsockname()[1]))
 
 
+def test_a_port_is_taken_before_the_first_server_answers() -> None:
+    """Two servers started at once: the second must be told, though the first has not begun to accept."""
+    from gaussport.serving.server import _listener
+
+    with _listener("127.0.0.1", 0) as first, pytest.raises(ServingError, match="Address already in use"):
+        _listener("127.0.0.1", first.getsockname()[1])
+
+
 def test_serve_says_where_in_one_line_and_two_models_share_a_server(
     tiny: Path, slow: Path, folder: Path, run_server: Callable[..., Any]
 ) -> None:
