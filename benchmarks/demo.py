@@ -29,7 +29,7 @@ from gaussport.serving.client import Client
 MODELS = ("mnist-ssog", "mnist-gma")
 CONNECTIONS = 16
 ONE_BY_ONE = 300  # pictures sent over one connection, each waiting for the answer to the one before
-STARTUP_S = 30.0
+STOP_S = 30.0  # more than the server takes to drain
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -77,12 +77,14 @@ def serving(bundles: list[Path]) -> Iterator[str]:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         line = server.stdout.readline()
+        if not line:  # it has said on stderr why it cannot start
+            raise SystemExit(server.wait() or 1)
         console.print(f"{line.rstrip()}  [dim](ready after {time.monotonic() - began:.1f} s)[/]")
         try:
             yield line.split()[-1]
         finally:
             server.send_signal(signal.SIGTERM)
-            if server.wait(STARTUP_S) != 0:
+            if server.wait(STOP_S) != 0:
                 raise SystemExit(f"the server ended with exit code {server.returncode}")
             console.print("server drained and stopped")
 
