@@ -1,25 +1,24 @@
 """`bundle.json`: everything that a bundle says of itself."""
 
+import hashlib
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from gaussport.export.bundle.engines import EngineName, EngineRecord
+from gaussport.export.bundle.record import Record, Sha256
 from gaussport.models.image.preprocess import Preprocessing
 
 SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.onnx"
+DATA_FILE = "model.onnx.data"
+"""Where a model too large for one file, or exported with --external-data, has its weights."""
 MANIFEST_FILE = "bundle.json"
 REPORT_FILE = "report.json"
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
-
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-
-
-class TensorSpec(_Record):
+class TensorSpec(Record):
     """One input or output of the ONNX graph. A dynamic axis is its symbol, a fixed one its size."""
 
     name: str
@@ -27,14 +26,14 @@ class TensorSpec(_Record):
     shape: tuple[int | str, ...]
 
 
-class FileRecord(_Record):
+class FileRecord(Record):
     """One file of the bundle, by its path relative to the bundle."""
 
     bytes: Annotated[int, Field(ge=0)]
     sha256: Sha256
 
 
-class Provenance(_Record):
+class Provenance(Record):
     """Where the weights came from and what turned them into this bundle."""
 
     checkpoint: str
@@ -49,7 +48,7 @@ class Provenance(_Record):
     created: datetime
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """The bundle's description. Axes, names and dtypes here are those of `model.onnx`."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -71,9 +70,17 @@ class Manifest(_Record):
     """Version of each custom operator domain in the graph."""
     precision: Literal["fp32", "fp16", "bf16", "int8"]
     provenance: Provenance
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = Field(default_factory=dict)
     """What the checkpoint's own card states, e.g. held-out accuracy."""
+    engines: dict[EngineName, EngineRecord] = Field(default_factory=dict)
+    """Prebuilt engines by the name of their folder in `engines/`."""
     files: dict[str, FileRecord]
+
+    @property
+    def model_sha256(self) -> str:
+        """Hash of the model and, when they lie in a file of their own, its weights; empty when it has no model."""
+        hashes = [self.files[name].sha256 for name in (MODEL_FILE, DATA_FILE) if name in self.files]
+        return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest() if hashes else ""
 
     @model_validator(mode="after")
     def _parts_agree(self) -> "Manifest":

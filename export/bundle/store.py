@@ -6,6 +6,7 @@ compares the hash of the very bytes that it returns.
 
 import hashlib
 import json
+import mmap
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,10 @@ from gaussport.errors import BundleError
 from gaussport.export.bundle.draft import Draft, writing_bundle
 from gaussport.export.bundle.manifest import MANIFEST_FILE, SCHEMA_VERSION, FileRecord, Manifest
 
-__all__ = ["Bundle", "Draft", "open_bundle", "writing_bundle"]
+__all__ = ["Bundle", "Content", "Draft", "open_bundle", "writing_bundle"]
+
+Content = bytes | mmap.mmap
+"""A file's content: in memory, or mapped from the disk and then read page by page."""
 
 _MANIFEST_LIMIT_BYTES = 32 << 20
 
@@ -40,6 +44,18 @@ class Bundle:
             raise BundleError(_damaged(self.path, name))
         return data
 
+    def content(self, name: str) -> Content:
+        """The content of one file, after its hash was compared: mapped from a folder, which costs no memory, or read from
+        a zip. What is returned is what was hashed, whatever happens to the name meanwhile."""
+        record = self._record(name)
+        if not self.path.is_dir() or record.bytes == 0:
+            return self.read(name)
+        with _member(self.path, name, record) as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if hashlib.sha256(mapped).hexdigest() != record.sha256:
+            raise BundleError(_damaged(self.path, name))
+        return mapped
+
     def check(self, name: str) -> None:
         """Compare one file with its hash, without holding it in memory."""
         record = self._record(name)
@@ -48,6 +64,18 @@ class Bundle:
             while block := file.read(1 << 20):
                 found.update(block)
         if found.hexdigest() != record.sha256:
+            raise BundleError(_damaged(self.path, name))
+
+    def copy(self, name: str, target: Path) -> None:
+        """Write one file to `target`, hashing what is written; nothing is left there when the hash differs."""
+        record = self._record(name)
+        found = hashlib.sha256()
+        with _member(self.path, name, record) as file, target.open("wb") as copied:
+            while block := file.read(1 << 20):
+                found.update(block)
+                copied.write(block)
+        if found.hexdigest() != record.sha256:
+            target.unlink()
             raise BundleError(_damaged(self.path, name))
 
     def _record(self, name: str) -> FileRecord:
@@ -156,12 +184,21 @@ def _compare_size(path: Path, name: str, size: int, record: FileRecord) -> None:
 
 
 def _refuse_outside(path: Path, name: str) -> None:
-    """A bundle's files lie inside it: no absolute names, no `..`, no links that lead out."""
+    """A bundle's files lie inside it: no absolute names, no `..`, no links that lead out (but see `_homes`)."""
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
         raise BundleError(f"{path} names the file {name!r}, which lies outside it: do not use this bundle")
-    if path.is_dir() and not (path / name).resolve().is_relative_to(path.resolve()):
+    if path.is_dir() and not any((path / name).resolve().is_relative_to(home) for home in _homes(path.resolve())):
         raise BundleError(f"{path} has the file {name!r} as a link that leads outside it: do not use this bundle")
+
+
+def _homes(folder: Path) -> Iterator[Path]:
+    """Where the files of a bundle in `folder` may really lie: in it, or among the blobs of the download cache that it is a
+    snapshot of (`snapshots/<revision>/…` beside `blobs/`, as huggingface_hub lays it out)."""
+    yield folder
+    for parent in folder.parents:
+        if parent.name == "snapshots":
+            yield parent.parent / "blobs"
 
 
 def _damaged(path: Path, name: str) -> str:
