@@ -9,7 +9,7 @@ from gaussport.plugins.kernels.launch import Plan
 TRITON_NAMES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 """The dtypes that kernels take, by Triton's names."""
 
-_TORCH_DTYPES = {name: dtype for dtype, name in TRITON_NAMES.items()}
+TORCH_DTYPES = {name: dtype for dtype, name in TRITON_NAMES.items()}
 
 
 def contiguous(**operands: Tensor) -> dict[str, Tensor]:
@@ -20,7 +20,7 @@ def contiguous(**operands: Tensor) -> dict[str, Tensor]:
 def workspaces(plan: Plan, batch: int, device: torch.device) -> dict[str, Tensor]:
     """Uninitialised workspaces of a plan for `batch` images."""
     return {
-        name: torch.empty(batch * elements, dtype=_TORCH_DTYPES[dtype], device=device)
+        name: torch.empty(batch * elements, dtype=TORCH_DTYPES[dtype], device=device)
         for name, (elements, dtype) in plan.workspace.items()
     }
 
