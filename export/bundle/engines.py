@@ -43,6 +43,8 @@ class EngineRecord(Record):
     """`model.onnx`, with its weights, as it was when the engine was built: another one makes the engine stale."""
     plugin_layers: Annotated[int, Field(ge=0)]
     """How many layers are plugins; with 0 the engine needs no plugin library."""
+    bodies: bool = False
+    """Whether the custom operators were built from their function bodies, to compare; then no layer is a plugin."""
     built_with: dict[str, str] = Field(default_factory=dict)
     """Version of each package that took part."""
 
@@ -55,7 +57,7 @@ class EngineRecord(Record):
     @property
     def name(self) -> str:
         """The name of its folder in `engines/`."""
-        bodies = "" if self.plugin_layers else "-without-plugins"
+        bodies = "-bodies" if self.bodies else ""
         return f"{self.builder}-{self.builder_version}-sm_{self.architecture}-{self.precision}{bodies}"
 
     @property

@@ -6,6 +6,7 @@
     ├── ConfigurationError      a model configuration is impossible or disagrees with weights  exit code 1
     ├── ExportError             the module cannot become a bundle                              exit code 1
     │   └── ProofError          ... it can, but its answers differ from PyTorch's              exit code 1
+    ├── EngineError             TensorRT is missing, or cannot build or run this engine          exit code 1
     ├── BundleError             the bundle is missing, damaged or from another version         exit code 1
     ├── DataError               a data set is missing, empty or unlabelled                     exit code 1
     ├── ImageError              these bytes are not a picture we can use                       exit code 1
@@ -42,6 +43,10 @@ class ExportError(GaussportError):
 
 class ProofError(ExportError):
     """The exported model's answers differ from the module's by more than the stated tolerance."""
+
+
+class EngineError(GaussportError):
+    """TensorRT is missing, or cannot build this engine."""
 
 
 class BundleError(GaussportError):
