@@ -25,7 +25,6 @@ from gaussport.plugins.onnx_registry import attach_bodies, translation_table
 INPUT, OUTPUT, BATCH = "pixels", "logits", "batch"
 
 _EXAMPLE_BATCH = 2  # with 1 the exporter would take the batch axis for one that broadcasts, and fix it
-_LIMIT_BYTES = 2**31 - 2**20  # what one protobuf file can hold, less room for the graph itself
 
 
 def export_onnx(module: nn.Module, shape: tuple[int, int, int], opset: int = DEFAULT) -> onnx.ModelProto:
@@ -81,7 +80,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _check_parameters(module: nn.Module) -> None:
-    """Raise an ExportError unless they are float32, on the CPU, and fit into one file."""
+    """Raise an ExportError unless they are float32 and on the CPU."""
     dtypes = {parameter.dtype for parameter in module.parameters() if parameter.is_floating_point()}
     if dtypes - {torch.float32}:
         names = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
@@ -89,9 +88,6 @@ def _check_parameters(module: nn.Module) -> None:
     devices = {str(parameter.device) for parameter in module.parameters()} - {"cpu"}
     if devices:
         raise ExportError(f"the model's parameters are on {', '.join(sorted(devices))}: call .cpu() before the export")
-    size = sum(parameter.numel() * parameter.element_size() for parameter in module.parameters())
-    if size > _LIMIT_BYTES:
-        raise ExportError(f"the model has {size / 2**30:.1f} GiB of parameters: one ONNX file holds less than 2 GiB")
 
 
 def _parameters(module: nn.Module) -> dict[str, NDArray[np.generic]]:

@@ -29,11 +29,13 @@ def export_checkpoint(
     name: str | None = None,
     max_batch: int = DEFAULT_MAX_BATCH,
     opset: int = DEFAULT,
+    external_data: bool = False,
     overwrite: bool = False,
 ) -> Bundle:
     """Write the bundle of the checkpoint at `checkpoint_path` to `destination`, a folder or a `.zip`.
 
-    `labels` is a file with one label a line or a JSON list. The bundle is proved against PyTorch up to `max_batch`.
+    `labels` is a file with one label a line or a JSON list. The bundle is proved against PyTorch up to `max_batch`. Weights
+    lie beside the graph, in `model.onnx.data`, with `external_data` or when one file cannot hold them.
 
     Raises:
         UsageError: a wish cannot be fulfilled, or the destination cannot be written.
@@ -58,12 +60,14 @@ def export_checkpoint(
             with steps.step("tracing the model"):
                 model = work.export_onnx(classifier, checkpoint.preprocessing.tensor_shape, opset)
             with steps.step("writing the model"):
-                written = work.write_model(model, draft.folder)
+                written = work.write_model(model, draft.folder, external_data)
             with steps.step("proving it against PyTorch"):
-                proof = work.prove(classifier, written, work.Probes.of(checkpoint.preprocessing), max_batch)
+                proof = work.prove(
+                    classifier, written, work.Probes.of(checkpoint.preprocessing, checkpoint.config.patch), max_batch
+                )
                 proof.require()
             with steps.step("writing the report"):
-                work.write_reports(draft.folder, chosen_name, proof, work.graph_summary(model, len(written)))
+                work.write_reports(draft.folder, chosen_name, proof, work.graph_summary(model, written))
             with steps.step("writing the manifest"):
                 draft.finish(lambda files: work.manifest_of(checkpoint, model, chosen_name, max_batch, created, files))
     except OSError as error:

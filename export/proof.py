@@ -1,8 +1,12 @@
-"""The proof that a model file answers as the PyTorch module does, at every batch size that it will be served with."""
+"""The proof that a model answers as the PyTorch module does, at every batch size that it will be served with.
+
+questions ──reference──▶ expected logits ┐
+    └───────each runner──▶ found logits ─┴─compare──▶ Proof
+"""
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import onnx
@@ -14,62 +18,115 @@ from torch import nn
 from gaussport.errors import ProofError
 from gaussport.export.comparison import Comparison, compare
 from gaussport.export.evaluation import evaluating
-from gaussport.export.model_file import serialize
-from gaussport.export.probes import Pixels, Probes, batch_sizes
+from gaussport.export.histogram import ErrorHistogram
+from gaussport.export.model_file import ModelFile, serialize
+from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.session import Session
-from gaussport.export.tolerance import Tolerance, tolerance_for
+from gaussport.export.tolerance import Tolerance, tolerance_between_runners, tolerance_for
 
 Logits = NDArray[np.float32]
 
 _FEW = 2  # rows; float64 is slow
 
-AS_WRITTEN, INLINED = "as written", "inlined"
+OUTPUT = "logits"
+PYTORCH, AS_WRITTEN, INLINED = "PyTorch", "as written", "inlined"
+
+
+class Runs(Protocol):
+    """Anything that answers: a session on the model, or an engine built from it."""
+
+    def run(self, pixels: Pixels) -> Logits:
+        """Logits [batch, classes] of pixels [batch, C, height, width]. Raises a GaussportError when it cannot."""
+
+
+class Remembered:
+    """Answers each question once, however many checks ask it."""
+
+    def __init__(self, runner: Runs) -> None:
+        self._runner = runner
+        self._answers: dict[int, tuple[Pixels, Logits]] = {}
+
+    def run(self, pixels: Pixels) -> Logits:
+        if id(pixels) not in self._answers:
+            self._answers[id(pixels)] = (pixels, self._runner.run(pixels))  # held, so that its id stays its own
+        return self._answers[id(pixels)][1]
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was compared, and how far apart it may be."""
+    """What was compared with what, and how far apart it may be."""
 
     tolerance: Tolerance
     output: str
     comparisons: tuple[Comparison, ...]
+    reference: str = PYTORCH
+    histograms: dict[str, ErrorHistogram] = field(default_factory=dict)
+    """How each subject's errors are spread."""
 
     @property
     def worst(self) -> Comparison:
         return max(self.comparisons, key=lambda c: (c.not_finite > 0, c.max_abs))
 
+    @property
+    def failed(self) -> list[Comparison]:
+        return [c for c in self.comparisons if not c.within(self.tolerance.absolute)]
+
     def require(self) -> None:
         """Raise a ProofError that names the first batch size to fail and its worst error."""
-        failed = [c for c in self.comparisons if not c.within(self.tolerance.absolute)]
-        if not failed:
+        if not self.failed:
             return
-        worst = max((c for c in failed if c.batch == failed[0].batch), key=lambda c: (c.not_finite > 0, c.max_abs))
-        model = "the exported model" if worst.subject == AS_WRITTEN else "the exported model with its functions inlined"
-        where = f"at batch {worst.batch} ({worst.probe})"
+        first = self.failed[0]
+        worst = max((c for c in self.failed if c.batch == first.batch), key=lambda c: (c.not_finite > 0, c.max_abs))
+        names = {AS_WRITTEN: "the exported model", INLINED: "the exported model with its functions inlined"}
+        model = names.get(worst.subject, worst.subject)
+        layout = "" if worst.layout == Comparison.layout else f", {worst.layout}"
+        where = f"at batch {worst.batch} ({worst.probe}{layout})"
         if worst.not_finite:
-            fault = f"{where} {worst.not_finite} numbers of {self.output}, its own or PyTorch's, are NaN or infinite"
+            fault = (
+                f"{where} {worst.not_finite} numbers of {self.output}, its own or {self.reference}'s, are NaN or infinite"
+            )
         else:
             fault = (
-                f"{where} the output {self.output} differs from PyTorch's by {worst.max_abs:.2e}, more than the tolerance "
-                f"{self.tolerance.reason}; {worst.top1_agreement:.0%} of the rows agree on the class"
+                f"{where} the output {self.output} differs from {self.reference}'s by {worst.max_abs:.2e}, more than the "
+                f"tolerance {self.tolerance.reason}; {worst.top1_agreement:.0%} of the rows agree on the class"
             )
-        raise ProofError(f"{model} is not the checkpoint's: {fault}")
+        raise ProofError(f"{model} is not the checkpoint's: {fault}" if self.reference == PYTORCH else f"{model}: {fault}")
 
 
-def prove(module: nn.Module, model: bytes, probes: Probes, max_batch: int, precision: str = "fp32") -> Proof:
-    """Compare PyTorch with ONNX Runtime at batch 1, 2, 7 and `max_batch`, with function bodies and with them inlined."""
-    subjects = {AS_WRITTEN: Session(model), INLINED: Session(inlined(model))}
-    questions = [(name, pixels) for size in batch_sizes(max_batch) for name, pixels in probes.batches(size)]
+def prove(
+    module: nn.Module,
+    model: bytes | ModelFile,
+    probes: Probes,
+    max_batch: int,
+    precision: str = "fp32",
+) -> Proof:
+    """Compare PyTorch with ONNX Runtime at batch 1, 2, 3, 7 and `max_batch`, with function bodies and with them inlined."""
+    return prove_runners(module, sessions(model), probes.questions(max_batch), precision)
+
+
+def prove_runners(
+    module: nn.Module, runners: dict[str, Runs], questions: list[Question], precision: str, output: str = OUTPUT
+) -> Proof:
+    """Compare PyTorch with everything that runs the model, one question after the other."""
     with evaluating(module):
-        answers = [_torch_answer(module, pixels) for _, pixels in questions]
+        answers = [_torch_answer(module, question.pixels) for question in questions]
         own_rounding = _own_rounding(module, questions, answers)
-    scale = _scale(answers)
-    comparisons = tuple(
-        compare(subject, name, expected, session.run(pixels), scale)
-        for (name, pixels), expected in zip(questions, answers, strict=True)
-        for subject, session in subjects.items()
-    )
-    return Proof(tolerance_for(precision, scale, own_rounding), subjects[AS_WRITTEN].output, comparisons)
+    return _compared(PYTORCH, runners, questions, answers, tolerance_for(precision, _scale(answers), own_rounding), output)
+
+
+def agree(runners: dict[str, Runs], questions: list[Question], precision: str, output: str = OUTPUT) -> Proof:
+    """Compare the first runner with each of the others, when there is no PyTorch to compare with."""
+    reference = next(iter(runners))
+    answers = [runners[reference].run(question.pixels) for question in questions]
+    others = {name: runner for name, runner in runners.items() if name != reference}
+    tolerance = tolerance_between_runners(precision, _scale(answers))
+    return _compared(reference, others, questions, answers, tolerance, output)
+
+
+def sessions(model: bytes | ModelFile) -> dict[str, Runs]:
+    """The model in ONNX Runtime, as it is written and with its functions inlined."""
+    file = model if isinstance(model, ModelFile) else ModelFile(model)
+    return {AS_WRITTEN: Session(file), INLINED: Session(ModelFile(inlined(file.graph), file.beside))}
 
 
 def inlined(model: bytes) -> bytes:
@@ -77,14 +134,32 @@ def inlined(model: bytes) -> bytes:
     return serialize(onnx.inliner.inline_local_functions(onnx.load_model_from_string(model)))
 
 
-def _torch_answer(module: Callable[[torch.Tensor], torch.Tensor], pixels: Pixels) -> Logits:
-    answer = module(torch.from_numpy(pixels))
+def _compared(
+    reference: str,
+    runners: dict[str, Runs],
+    questions: list[Question],
+    answers: list[Logits],
+    tolerance: Tolerance,
+    output: str,
+) -> Proof:
+    comparisons, histograms = [], {name: ErrorHistogram() for name in runners}
+    for question, expected in zip(questions, answers, strict=True):
+        for name, runner in runners.items():
+            found = runner.run(question.pixels)
+            comparisons.append(compare(name, question.probe, expected, found, tolerance.scale, question.layout))
+            histograms[name].add(expected, found, tolerance.scale)
+    return Proof(tolerance, output, tuple(comparisons), reference, histograms)
+
+
+def _torch_answer(module: nn.Module, pixels: Pixels) -> Logits:
+    # A copy: torch has no negative strides.
+    answer: torch.Tensor = module(torch.from_numpy(np.ascontiguousarray(pixels)))
     return np.asarray(answer.numpy())
 
 
-def _own_rounding(module: nn.Module, questions: list[tuple[str, Pixels]], answers: list[Logits]) -> float:
+def _own_rounding(module: nn.Module, questions: list[Question], answers: list[Logits]) -> float:
     """Largest difference between PyTorch in float32 and float64, over the smallest batches."""
-    few = [(pixels, answer) for (_, pixels), answer in zip(questions, answers, strict=True) if len(pixels) <= _FEW]
+    few = [(q.pixels, answer) for q, answer in zip(questions, answers, strict=True) if len(q.pixels) <= _FEW]
     try:
         wide = copy.deepcopy(module).double()
         exact = [wide(torch.from_numpy(pixels).double()).numpy() for pixels, _ in few]

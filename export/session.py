@@ -1,40 +1,58 @@
 """ONNX Runtime on the CPU, as proofs run it: quiet, deterministic, on as many threads as PyTorch has."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from gaussport.errors import ExportError
+from gaussport.export.model_file import ModelFile
 from gaussport.onnx_runtime import onnxruntime
 
-_PROVIDER = "CPUExecutionProvider"
+CPU = "CPUExecutionProvider"
 _FATAL = 4  # ONNX Runtime's log severity; what is wrong arrives as an exception, once
 
 
 class Session:
-    """A model, its bytes or its path, that runs: pixels [batch, C, height, width] → logits [batch, classes]."""
+    """A model that runs: pixels [batch, C, height, width] → logits [batch, classes].
 
-    def __init__(self, model: bytes | str) -> None:
+    Files beside the model are handed over as bytes that were read and checked before: ONNX Runtime opens no path. With
+    another `provider` than the CPU, a session that ONNX Runtime would run elsewhere is an error.
+    """
+
+    def __init__(self, model: bytes | ModelFile, provider: str = CPU) -> None:
+        file = model if isinstance(model, ModelFile) else ModelFile(model)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
         options.intra_op_num_threads = torch.get_num_threads()
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if file.beside:
+            sizes = [memoryview(content).nbytes for content in file.beside.values()]
+            options.add_external_initializers_from_files_in_memory(list(file.beside), list(file.beside.values()), sizes)
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=[_PROVIDER])
+            self._session = onnxruntime.InferenceSession(file.graph, options, providers=[provider])
         except Exception as error:  # its exceptions share no base class of their own
             raise ExportError(f"ONNX Runtime {onnxruntime.__version__} refuses the model: {first_line(error)}") from error
-        if self._session.get_providers() != [_PROVIDER]:
-            raise ExportError(f"ONNX Runtime chose {self._session.get_providers()} although {_PROVIDER} was asked for")
+        if self._session.get_providers()[0] != provider:
+            raise ExportError(f"ONNX Runtime chose {self._session.get_providers()} although {provider} was asked for")
         self.input = self._session.get_inputs()[0].name
-        self.output = self._session.get_outputs()[0].name
+        self._half = self._session.get_inputs()[0].type == "tensor(float16)"
+        self.outputs = [output.name for output in self._session.get_outputs()]
+        self.output = self.outputs[0]
 
     def run(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The first output, as float32 whatever the graph computes in."""
+        return np.asarray(self.run_all(pixels, [self.output])[0]).astype(np.float32, copy=False)
+
+    def run_all(self, pixels: NDArray[np.float32], outputs: Sequence[str]) -> list[NDArray[np.generic]]:
+        """The outputs of those names."""
+        fed = pixels.astype(np.float16) if self._half else pixels
         try:
-            (logits,) = self._session.run([self.output], {self.input: pixels})
+            return list(self._session.run(list(outputs), {self.input: fed}))
         except Exception as error:  # as above
             raise ExportError(f"ONNX Runtime fails at batch {len(pixels)}: {first_line(error)}") from error
-        return np.asarray(logits)
 
 
 def first_line(error: Exception) -> str:

@@ -29,9 +29,15 @@ class Tolerance:
     own_rounding: float
     """Largest difference between PyTorch in float32 and in float64."""
     precision: str
+    against_pytorch: bool = True
+    """Without PyTorch its rounding is not known, and only what no rounding explains is a fault: the ceiling holds."""
 
     @property
     def reason(self) -> str:
+        if not self.against_pytorch:
+            share = f"{CEILINGS[self.precision]:.0e} × the largest logit, {self.scale:.3g}"
+            unknown = "without the checkpoint the model's own rounding is not known"
+            return f"{self.absolute:.1e} = {share} ({self.precision}; {unknown})"
         floor = FLOORS[self.precision] * self.scale
         if self.absolute > floor:
             kind = f"{OWN_ROUNDINGS} × PyTorch's own rounding error of {self.own_rounding:.1e}"
@@ -44,3 +50,8 @@ def tolerance_for(precision: str, scale: float, own_rounding: float = 0.0) -> To
     """The tolerance of a model of that precision whose largest logit is `scale`."""
     absolute = max(FLOORS[precision] * scale, OWN_ROUNDINGS * own_rounding)
     return Tolerance(min(absolute, CEILINGS[precision] * scale), scale, own_rounding, precision)
+
+
+def tolerance_between_runners(precision: str, scale: float) -> Tolerance:
+    """The tolerance between two ways of running one model, when PyTorch is not there to tell how it rounds."""
+    return Tolerance(CEILINGS[precision] * scale, scale, 0.0, precision, against_pytorch=False)

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import onnx.helper
 
-from gaussport.export.bundle.manifest import MODEL_FILE, REPORT_FILE, FileRecord, Manifest, TensorSpec
-from gaussport.export.model_file import serialize
+from gaussport.export.bundle.manifest import REPORT_FILE, FileRecord, Manifest, TensorSpec
+from gaussport.export.model_file import ModelFile, write_model
 from gaussport.export.onnx_export import export_onnx
 from gaussport.export.probes import Probes
 from gaussport.export.proof import Proof, prove
@@ -33,26 +33,21 @@ __all__ = [
 ]
 
 
-def write_model(model: onnx.ModelProto, folder: Path) -> bytes:
-    """Write the model file and read it back: what is proved is what is on the disk."""
-    path = folder / MODEL_FILE
-    path.write_bytes(serialize(model))
-    return path.read_bytes()
-
-
 def write_reports(folder: Path, name: str, proof: Proof, graph: dict[str, Any]) -> None:
     """Write `report.json` and `report.md`."""
     (folder / REPORT_FILE).write_text(report_json(proof, graph), encoding="utf-8")
     (folder / REPORT_FILE).with_suffix(".md").write_text(report_markdown(name, proof, graph), encoding="utf-8")
 
 
-def graph_summary(model: onnx.ModelProto, file_bytes: int) -> dict[str, Any]:
+def graph_summary(model: onnx.ModelProto, written: ModelFile) -> dict[str, Any]:
     """What the graph holds, for the report."""
     weights = sum(int(np.prod(tensor.dims)) for tensor in model.graph.initializer)
+    beside = {f"{name} bytes": memoryview(content).nbytes for name, content in written.beside.items()}
     return {
         "opset": opset_of(model, ""),
         "ir version": model.ir_version,
-        "file bytes": file_bytes,
+        "file bytes": len(written.graph),
+        **beside,
         "stored numbers": weights,
         "nodes": len(model.graph.node),
         "custom nodes": dict(Counter(node.op_type for node in model.graph.node if node.domain == DOMAIN)),

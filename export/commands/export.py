@@ -39,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--opset", type=int, default=DEFAULT, metavar="N", help=f"ONNX opset, {LOWEST} to {HIGHEST} (default: %(default)s)"
     )
+    parser.add_argument(
+        "--external-data", action="store_true", help="keep the weights beside the graph, as is done above 2 GB anyway"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace the bundle at BUNDLE, in one step")
     parser.add_argument("--json", action="store_true", help="print the manifest and the report as JSON")
 
@@ -54,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         name=arguments.name,
         max_batch=arguments.max_batch,
         opset=arguments.opset,
+        external_data=arguments.external_data,
         overwrite=arguments.overwrite,
     )
     report = json.loads(bundle.read("report.json"))

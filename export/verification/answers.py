@@ -1,68 +1,75 @@
-"""Does the model run, at every batch size, and does it answer as it should?"""
+"""Does the model run, at every batch size, and does it answer as it should, whoever runs it?"""
 
 import numpy as np
 
 from gaussport.errors import BundleError
-from gaussport.export.comparison import compare
 from gaussport.export.probes import batch_sizes
-from gaussport.export.proof import inlined, prove
+from gaussport.export.proof import AS_WRITTEN, Proof, agree, prove_runners
 from gaussport.export.session import Session
-from gaussport.export.tolerance import CEILINGS
 from gaussport.export.verification.subject import Subject
-from gaussport.models.checkpoint import build_classifier, read_checkpoint
 
 
 def session_opens(subject: Subject) -> str:
     """ONNX Runtime accepts the model."""
-    session = subject.session
+    session = Session(subject.file)
     return f"ONNX Runtime reads {session.input} and gives {session.output}"
 
 
 def batches_run(subject: Subject) -> str:
-    """Batch 1, 2, 7 and the largest give finite logits, one row for each picture."""
+    """Every batch size, probe and memory layout gives finite logits, one row for each picture."""
     manifest = subject.bundle.manifest
-    for size in batch_sizes(manifest.max_batch):
-        for probe, pixels in subject.probes.batches(size):
-            logits = subject.session.run(pixels)
-            if logits.shape != (size, len(manifest.labels)):
-                raise BundleError(
-                    f"batch {size} gives logits of shape {list(logits.shape)}, not {[size, len(manifest.labels)]}"
-                )
-            if not np.isfinite(logits).all():
-                raise BundleError(f"batch {size} ({probe}) gives logits that are NaN or infinite")
-    return f"batch {', '.join(map(str, batch_sizes(manifest.max_batch)))} give finite logits"
+    runner = subject.runners[AS_WRITTEN]
+    for question in subject.questions:
+        size, logits = len(question.pixels), runner.run(question.pixels)
+        if logits.shape != (size, len(manifest.labels)):
+            raise BundleError(f"batch {size} gives logits of shape {list(logits.shape)}, not {[size, len(manifest.labels)]}")
+        if not np.isfinite(logits).all():
+            raise BundleError(f"batch {size} ({question.probe}) gives logits that are NaN or infinite")
+    pictures = f", {len(subject.photographs)} photographs" if subject.photographs else ""
+    return f"batch {', '.join(map(str, batch_sizes(manifest.max_batch)))} give finite logits, in 3 memory layouts{pictures}"
 
 
-def bodies_equal_inlined(subject: Subject) -> str:
-    """The function bodies, and the same model with them inlined, give the same logits."""
-    if subject.external:
-        return "not compared for a model with external data"
-    other = Session(inlined(subject.data))
-    answers = [(p, subject.session.run(x), other.run(x)) for size in (1, 2, 7) for p, x in subject.probes.batches(size)]
-    scale = max(float(np.abs(logits).max()) for _, logits, _ in answers)
-    # Without PyTorch its rounding is not known: only what no rounding explains is a fault.
-    allowed = CEILINGS[subject.bundle.manifest.precision] * scale
-    worst = max((compare("inlined", p, a, b, scale) for p, a, b in answers), key=lambda c: (c.not_finite > 0, c.max_abs))
-    if not worst.within(allowed):
-        raise BundleError(f"with its functions inlined the model differs by {worst.max_abs:.1e} at batch {worst.batch}")
-    return f"with its functions inlined the model differs by at most {worst.max_abs:.1e}"
+def runners_agree(subject: Subject) -> str:
+    """The model with its functions inlined, and every engine that runs here, give the logits of the model as written."""
+    manifest = subject.bundle.manifest
+    proof = agree(subject.runners, subject.questions, manifest.precision, manifest.output.name)
+    return _judged(subject, "inlined", proof, "with its functions inlined the model")
+
+
+def engines_run(subject: Subject) -> str:
+    """Which engines of the bundle this machine can run. One that it cannot run is no fault of the bundle's."""
+    running, absent = subject.engines
+    if not running and not absent:
+        return "the bundle has no engines"
+    said = [f"{name} runs here and is compared" for name in running]
+    return "; ".join([*said, *(f"{engine.name} is not compared: {engine.reason}" for engine in absent)])
 
 
 def pytorch_agrees(subject: Subject) -> str:
     """The checkpoint, in PyTorch, gives the same logits."""
-    assert subject.checkpoint is not None
-    manifest = subject.bundle.manifest
-    checkpoint = read_checkpoint(subject.checkpoint, subject.config, None)
-    classifier = build_classifier(checkpoint)
+    manifest, checkpoint = subject.bundle.manifest, subject.original
     if checkpoint.preprocessing.tensor_shape != manifest.preprocessing.tensor_shape:
         raise BundleError(
             f"{checkpoint.source} takes pictures of {checkpoint.preprocessing.tensor_shape} but the bundle of "
             f"{manifest.preprocessing.tensor_shape}: this is another model's checkpoint"
         )
-    if subject.external:
-        return "not compared for a model with external data"
-    proof = prove(classifier, subject.data, subject.probes, manifest.max_batch, manifest.precision)
-    proof.require()
+    if checkpoint.config.classes != len(manifest.labels):
+        raise BundleError(
+            f"{checkpoint.source} knows {checkpoint.config.classes} classes but the bundle has {len(manifest.labels)} "
+            "labels: this is another model's checkpoint"
+        )
+    proof = prove_runners(subject.classifier, subject.runners, subject.questions, manifest.precision, manifest.output.name)
+    said = _judged(subject, "pytorch", proof, "the model")
     same = checkpoint.sha256 == manifest.provenance.checkpoint_sha256
     file = "the bundle's own checkpoint" if same else f"{checkpoint.source}, another file than the bundle was made of"
-    return f"differs from PyTorch by at most {proof.worst.max_abs:.1e}, tolerance {proof.tolerance.reason}; {file}"
+    return f"{said}; {file}"
+
+
+def _judged(subject: Subject, name: str, proof: Proof, who: str) -> str:
+    """Keep the proof for the report; its verdict."""
+    subject.proofs[name] = proof
+    proof.require()
+    worst = proof.worst
+    engines = len({c.subject for c in proof.comparisons} & set(subject.engines[0]))
+    beside = f", {engines} engines among what was run" if engines else ""
+    return f"{who} differs from {proof.reference} by at most {worst.max_abs:.1e}{beside}, tolerance {proof.tolerance.reason}"

@@ -8,12 +8,17 @@ from typing import Literal
 from gaussport.errors import BundleError, GaussportError
 from gaussport.export.bundle.store import Bundle, open_bundle
 from gaussport.export.verification.agreement import manifest_agrees
-from gaussport.export.verification.answers import batches_run, bodies_equal_inlined, pytorch_agrees, session_opens
+from gaussport.export.verification.answers import batches_run, engines_run, pytorch_agrees, runners_agree, session_opens
+from gaussport.export.verification.blame import layer_at_fault
 from gaussport.export.verification.operators import operators_known
+from gaussport.export.verification.size import size_explained
 from gaussport.export.verification.standard import checker_accepts, versions_supported
 from gaussport.export.verification.subject import Subject
 from gaussport.export.verification.tensors import tensors_sound
 from gaussport.export.verification.weights import weights_equal
+
+LAYER = "layer"
+"""The finding that names the layer at fault; it comes last, and only when answers are wrong."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,15 @@ CHECKS: tuple[Check, ...] = (
     Check("operators", operators_known, ("graph",)),
     Check("tensors", tensors_sound, ("graph",)),
     Check("checker", checker_accepts, ("graph", "tensors")),
+    Check("size", size_explained, ("graph", "tensors")),
     Check("session", session_opens, ("graph", "tensors")),
-    Check("batches", batches_run, ("session", "manifest")),
-    Check("inlined", bodies_equal_inlined, ("batches", "operators")),
+    Check("batches", batches_run, ("session", "manifest", "operators")),
+    Check("engines", engines_run, ("batches",)),
+    Check("inlined", runners_agree, ("batches", "engines")),
 )
 WITH_CHECKPOINT: tuple[Check, ...] = (
     Check("weights", weights_equal, ("graph", "tensors")),
-    Check("pytorch", pytorch_agrees, ("batches", "operators")),
+    Check("pytorch", pytorch_agrees, ("batches",)),
 )
 
 
@@ -62,17 +69,25 @@ def verify_bundle(path: Path, checkpoint: Path | None = None, config: Path | Non
     yield finding
     if finding.result != "ok":
         return
-    subject = Subject(bundle, checkpoint, config)
+    yield from ask_all(Subject(bundle, checkpoint, config))
+
+
+def ask_all(subject: Subject) -> Iterator[Finding]:
+    """Ask every check of a bundle whose hashes are right; when answers are wrong, say last which layer is at fault."""
     passed: set[str] = set()
-    for check in (*CHECKS, *(() if checkpoint is None else WITH_CHECKPOINT)):
+    failed: set[str] = set()
+    for check in (*CHECKS, *(() if subject.checkpoint is None else WITH_CHECKPOINT)):
         missing = [name for name in check.needs if name not in passed]
         if missing:
             finding = Finding(check.name, "skipped", f"it needs the check {missing[0]!r} to pass")
         else:
             finding = _ask(check, subject)
-        if finding.result == "ok":
-            passed.add(check.name)
+        if finding.result != "skipped":
+            (passed if finding.result == "ok" else failed).add(check.name)
         yield finding
+    fault = layer_at_fault(subject, failed)
+    if fault is not None:
+        yield Finding(LAYER, "FAILED", fault)
 
 
 def _files(bundle: Bundle) -> Finding:

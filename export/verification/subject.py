@@ -1,34 +1,47 @@
 """What is verified: a bundle whose files match their hashes, its model parsed, and what the checks share."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gaussport.errors import BundleError
-from gaussport.export.bundle.manifest import MODEL_FILE
+from gaussport.export.bundle.manifest import DATA_FILE, MODEL_FILE
 from gaussport.export.bundle.store import Bundle
 from gaussport.export.graph_check import all_nodes
-from gaussport.export.probes import Probes
-from gaussport.export.session import Session
+from gaussport.export.model_file import ModelFile
+from gaussport.export.probes import Pixels, Probes, Question
+from gaussport.export.proof import Proof, Remembered, Runs, sessions
+from gaussport.export.verification.engines import Absent, engines
+from gaussport.export.verification.photographs import photographs
+from gaussport.models.checkpoint import Checkpoint, build_classifier, read_checkpoint
+from gaussport.models.classifier import Classifier
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A bundle under verification; `checkpoint` and `config` are the files to compare it with, if any."""
+    """A bundle under verification; `checkpoint` and `config` are the files to compare it with, if any.
+
+    `proofs` collects what the checks compared, for the report and for the search of the layer at fault.
+    """
 
     bundle: Bundle
     checkpoint: Path | None = None
     config: Path | None = None
+    proofs: dict[str, Proof] = field(default_factory=dict)
 
     @cached_property
     def data(self) -> bytes:
         return self.bundle.read(MODEL_FILE)
+
+    @cached_property
+    def file(self) -> ModelFile:
+        """The model and the file beside it, both hashed as they were read."""
+        names = [name for name in (DATA_FILE,) if self.external and name in self.bundle.manifest.files]
+        return ModelFile(self.data, {name: self.bundle.content(name) for name in names})
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -44,31 +57,42 @@ class Subject:
     def nodes(self) -> list[onnx.NodeProto]:
         return list(all_nodes(self.model.graph.node))
 
-    @cached_property
-    def session(self) -> Session:
-        with self.on_disk() as path:
-            return Session(self.data if path is None else str(path))
-
-    @property
-    def probes(self) -> Probes:
-        return Probes.of(self.bundle.manifest.preprocessing)
-
     @property
     def external(self) -> list[onnx.TensorProto]:
         """Initializers that lie in another file."""
         return [t for t in self.model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
 
-    @contextmanager
-    def on_disk(self) -> Iterator[Path | None]:
-        """The model's path when it needs the files beside it, which a zip gives up for a moment; else None."""
-        if not self.external:
-            yield None
-        elif self.bundle.path.is_dir():
-            yield self.bundle.path / MODEL_FILE
-        else:
-            with TemporaryDirectory() as folder:
-                entries = (entry for tensor in self.external for entry in tensor.external_data)
-                for name in {MODEL_FILE} | {entry.value for entry in entries if entry.key == "location"}:
-                    (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
-                    (Path(folder) / name).write_bytes(self.bundle.read(name))
-                yield Path(folder) / MODEL_FILE
+    @cached_property
+    def runners(self) -> dict[str, Runs]:
+        """Everything that can run the model here, the model as written first; each answers a question once."""
+        return {name: Remembered(runner) for name, runner in {**sessions(self.file), **self.engines[0]}.items()}
+
+    @cached_property
+    def engines(self) -> tuple[dict[str, Runs], tuple[Absent, ...]]:
+        """The bundle's engines: those that run here, and why the others do not."""
+        return engines(self.bundle)
+
+    @cached_property
+    def original(self) -> Checkpoint:
+        """The checkpoint to compare with."""
+        assert self.checkpoint is not None
+        return read_checkpoint(self.checkpoint, self.config, None)
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The checkpoint's classifier, in PyTorch."""
+        return build_classifier(self.original)
+
+    @property
+    def probes(self) -> Probes:
+        manifest = self.bundle.manifest
+        patch = manifest.config.get("patch")
+        return Probes.of(manifest.preprocessing, patch if isinstance(patch, int) and patch > 0 else None)
+
+    @cached_property
+    def photographs(self) -> Sequence[Pixels]:
+        return photographs(self.bundle.manifest.preprocessing)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        return self.probes.questions(self.bundle.manifest.max_batch, self.photographs)

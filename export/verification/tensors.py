@@ -1,14 +1,14 @@
 """Are the stored tensors named once, in a type that we ship, and inside the bundle?"""
 
-import math
 from collections import Counter
 from pathlib import PurePosixPath
 
 import onnx
-from onnx import helper
 
 from gaussport.errors import BundleError
+from gaussport.export.bundle.manifest import DATA_FILE
 from gaussport.export.graph_check import doubles
+from gaussport.export.model_file import tensor_bytes
 from gaussport.export.verification.subject import Subject
 
 
@@ -22,7 +22,7 @@ def tensors_sound(subject: Subject) -> str:
         raise BundleError(f"{name} is float64, which we never write: export the checkpoint again")
     for tensor in subject.external:
         _check_external(subject, tensor)
-    where = f", {len(subject.external)} of them in other files" if subject.external else ""
+    where = f", {len(subject.external)} of them in {DATA_FILE}" if subject.external else ""
     return f"{len(initializers)} initializers{where}"
 
 
@@ -32,6 +32,8 @@ def _check_external(subject: Subject, tensor: onnx.TensorProto) -> None:
     path = PurePosixPath(location)
     if not location or path.is_absolute() or ".." in path.parts or "\\" in location or "\0" in location:
         raise BundleError(f"{tensor.name} has its data in {location!r}, outside the bundle: do not use this bundle")
+    if location != DATA_FILE:  # the one file that the server hands to the runtime
+        raise BundleError(f"{tensor.name} has its data in {location}, but weights lie in {DATA_FILE}: export again")
     record = subject.bundle.manifest.files.get(location)
     if record is None:
         raise BundleError(f"{tensor.name} has its data in {location}, which the bundle does not have: copy the whole bundle")
@@ -46,10 +48,9 @@ def _check_external(subject: Subject, tensor: onnx.TensorProto) -> None:
 
 def _bytes_of(tensor: onnx.TensorProto) -> int:
     try:
-        itemsize = helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+        return tensor_bytes(tensor)
     except KeyError:
         raise BundleError(f"{tensor.name} is of the unknown type {tensor.data_type}: export the checkpoint again") from None
-    return int(math.prod(tensor.dims) * itemsize)
 
 
 def _number(tensor: onnx.TensorProto, fields: dict[str, str], key: str, default: int) -> int:

@@ -64,11 +64,13 @@ def test_every_batch_size_is_run_as_written_and_inlined() -> None:
     proof = _proof()
     proof.require()
     assert {(c.batch, c.subject) for c in proof.comparisons} == {
-        (batch, subject) for batch in (1, 2, 7, 9) for subject in ("as written", "inlined")
+        (batch, subject) for batch in (1, 2, 3, 7, 9) for subject in ("as written", "inlined")
     }
 
 
-@pytest.mark.parametrize(("largest", "sizes"), [(1, [1, 2, 7]), (5, [1, 2, 5, 7]), (7, [1, 2, 7]), (32, [1, 2, 7, 32])])
+@pytest.mark.parametrize(
+    ("largest", "sizes"), [(1, [1, 2, 3, 7]), (5, [1, 2, 3, 5, 7]), (7, [1, 2, 3, 7]), (32, [1, 2, 3, 7, 32])]
+)
 def test_batch_sizes_include_the_largest(largest: int, sizes: list[int]) -> None:
     assert batch_sizes(largest) == sizes
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from gaussport.errors import BundleError
-from gaussport.export.bundle.manifest import Manifest
+from gaussport.export.bundle.manifest import DATA_FILE, Manifest
 from gaussport.export.bundle.store import Bundle
 from gaussport.export.verification import CHECKS, Finding, verify_bundle
 
@@ -186,9 +186,10 @@ def _negate_largest_weight(model: onnx.ModelProto) -> None:
 
 
 def test_a_negated_weight_fails_against_the_checkpoint(mutant: Mutant, checkpoint_path: Path) -> None:
-    weights, pytorch = _failed(mutant(_negate_largest_weight), checkpoint_path)
-    assert (weights.check, pytorch.check) == ("weights", "pytorch")
-    assert f"differs from {checkpoint_path.name} in 1 of " in weights.text
+    weights, pytorch, layer = _failed(mutant(_negate_largest_weight), checkpoint_path)
+    assert (weights.check, pytorch.check, layer.check) == ("weights", "pytorch", "layer")
+    assert f"is not {checkpoint_path.name}'s: 1 of " in weights.text
+    assert "is not the checkpoint's: 1 of " in layer.text
     for word in ("at batch 1", "logits", "more than the tolerance"):
         assert word in pytorch.text
 
@@ -201,7 +202,9 @@ def test_a_weight_that_hardly_matters_fails_against_the_checkpoint(mutant: Mutan
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
     (finding,) = _failed(mutant(nudge), checkpoint_path)
-    assert finding.text == f"blocks.1.attn.v.weight.T differs from {checkpoint_path.name} in 1 of 1024 numbers"
+    assert finding.text.startswith(
+        f"blocks.1.attn.v.weight.T is not {checkpoint_path.name}'s: 1 of 1024 numbers differ, by up to"
+    )
 
 
 def test_a_nan_weight_fails_without_a_checkpoint(mutant: Mutant) -> None:
@@ -209,8 +212,10 @@ def test_a_nan_weight_fails_without_a_checkpoint(mutant: Mutant) -> None:
         bias = next(tensor for tensor in model.graph.initializer if tensor.name == "head.bias")
         bias.CopyFrom(numpy_helper.from_array(np.full(10, np.nan, np.float32), "head.bias"))
 
-    (finding,) = _failed(mutant(poison))
-    assert (finding.check, "NaN" in finding.text) == ("batches", True)
+    batches, layer = _failed(mutant(poison))
+    assert (batches.check, "NaN" in batches.text) == ("batches", True)
+    assert layer.text.startswith("head/Gemm is the first to give NaN or infinity, 10 of 10 numbers at batch 1")
+    assert layer.text.endswith("suspect: the weight head.bias, 10 of whose 10 numbers are NaN or infinite")
 
 
 def test_another_models_checkpoint_fails(
@@ -253,7 +258,7 @@ def _external(location: str, **numbers: str) -> Callable[[onnx.ModelProto], None
 
 
 def test_external_data_inside_the_bundle_runs(mutant: Mutant, bundle: Bundle, tmp_path: Path) -> None:
-    path = mutant(_external("weights.bin"), extra={"weights.bin": bytes(40)})
+    path = mutant(_external(DATA_FILE), extra={DATA_FILE: bytes(40)})
     assert _failed(path) == []
     assert _failed(Path(shutil.make_archive(str(tmp_path / "packed"), "zip", path))) == []
 
@@ -261,29 +266,37 @@ def test_external_data_inside_the_bundle_runs(mutant: Mutant, bundle: Bundle, tm
 @pytest.mark.parametrize(
     ("location", "numbers", "words"),
     [
-        pytest.param("missing.bin", {}, ("missing.bin", "does not have"), id="data_missing"),
-        pytest.param("weights.bin", {"offset": "8"}, ("weights.bin", "which has 40"), id="data_truncated"),
+        pytest.param("missing.bin", {}, ("missing.bin", DATA_FILE), id="data_renamed"),
+        pytest.param(DATA_FILE, {"offset": "8"}, (DATA_FILE, "which has 40"), id="data_truncated"),
         pytest.param("../weights.bin", {}, ("'../weights.bin'", "outside"), id="trav_dotdot"),
         pytest.param("a/../../weights.bin", {}, ("outside",), id="trav_inner"),
         pytest.param("/etc/passwd", {}, ("'/etc/passwd'", "outside"), id="trav_passwd"),
         pytest.param("", {}, ("outside",), id="no location"),
-        pytest.param("weights.bin", {"length": "1000000000000000"}, ("claims 1000000000000000",), id="len_1e15"),
-        pytest.param("weights.bin", {"length": "-1"}, ("length '-1'",), id="len_neg"),
-        pytest.param("weights.bin", {"length": "many"}, ("length 'many'",), id="len_text"),
-        pytest.param("weights.bin", {"offset": "9" * 5000}, ("no number of bytes",), id="offset of 5000 digits"),
+        pytest.param(DATA_FILE, {"length": "1000000000000000"}, ("claims 1000000000000000",), id="len_1e15"),
+        pytest.param(DATA_FILE, {"length": "-1"}, ("length '-1'",), id="len_neg"),
+        pytest.param(DATA_FILE, {"length": "many"}, ("length 'many'",), id="len_text"),
+        pytest.param(DATA_FILE, {"offset": "9" * 5000}, ("no number of bytes",), id="offset of 5000 digits"),
     ],
 )
 def test_external_data_is_not_believed(
     mutant: Mutant, location: str, numbers: dict[str, str], words: tuple[str, ...]
 ) -> None:
-    path = mutant(_external(location, **numbers), extra={"weights.bin": bytes(40)})
+    path = mutant(_external(location, **numbers), extra={DATA_FILE: bytes(40)})
     findings = list(verify_bundle(path))
     failed = {finding.check: finding.text for finding in findings if finding.result == "FAILED"}
     assert list(failed) == ["tensors"]
     for word in ("head.bias", *words):
         assert word in failed["tensors"]
     # Nothing that would read the data is run.
-    assert {f.check for f in findings if f.result == "skipped"} == {"checker", "session", "batches", "inlined"}
+    assert {f.check for f in findings if f.result == "skipped"} == {
+        "checker", "size", "session", "batches", "engines", "inlined"
+    }  # fmt: skip
+
+
+def test_missing_external_data_is_named(mutant: Mutant) -> None:
+    failed = {finding.check: finding.text for finding in _failed(mutant(_external(DATA_FILE)))}
+    assert list(failed) == ["tensors"]
+    assert f"its data in {DATA_FILE}, which the bundle does not have" in failed["tensors"]
 
 
 def test_a_bundle_is_verified_from_any_folder(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
