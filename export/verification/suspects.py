@@ -24,9 +24,6 @@ _HALVES: Mapping[int, tuple[str, float]] = {
     TensorProto.BFLOAT16: ("bfloat16", 3.3895314e38),
 }
 """The narrow formats: their names, and the largest number that each holds."""
-    TensorProto.FLOAT16: ("float16", 65504.0),
-    TensorProto.BFLOAT16: ("bfloat16", 3.3895314e38),
-}
 
 
 def region(graph: onnx.GraphProto, value: str, agreeing: Iterable[str]) -> list[onnx.NodeProto]:
