@@ -1,48 +1,77 @@
-"""One ONNX Runtime session for every execution provider, that runs where it was asked to or does not start.
+"""A bundle's model in one ONNX Runtime session, on the execution provider that was asked for or not at all.
 
-ONNX Runtime itself falls back to the CPU with no more than a warning; here that is an error.
+`cpu` and `cuda` run model.onnx with the function bodies; `tensorrt` and `tensorrt-rtx` run a prebuilt engine of the bundle,
+plugins and all; `auto` takes the best of them that this machine can run and says why not the others.
 """
 
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gaussport.errors import ServingError
-from gaussport.export.bundle.manifest import MODEL_FILE, Manifest, TensorSpec
+from gaussport.errors import GaussportError, ServingError
+from gaussport.export.bundle.engines import CONTEXT_FILE, PLUGIN_FILE, Machine
+from gaussport.export.bundle.manifest import DATA_FILE, MODEL_FILE, Manifest, TensorSpec
 from gaussport.export.bundle.store import Bundle
+from gaussport.gpu import GPU, driver
 from gaussport.onnx_runtime import onnxruntime
+from gaussport.serving.binding import Binding, Direct, Graphed, Staged
 from gaussport.serving.cores import usable_cores
+from gaussport.serving.engines import Engine, choose_engine
+from gaussport.serving.provider_options import GPU_PROVIDERS, ProviderOptions
+from gaussport.serving.providers import PROVIDERS, missing, open_session
+from gaussport.serving.tensorrt_libraries import load_tensorrt, preload_cuda, register_plugins, version_of
+
+__all__ = ["PROVIDERS", "Runtime"]
 
 Rows = NDArray[np.float32]
 
-PROVIDERS = {
-    "cpu": "CPUExecutionProvider",
-    "cuda": "CUDAExecutionProvider",
-    "tensorrt": "TensorrtExecutionProvider",
-    "tensorrt-rtx": "NvTensorRTRTXExecutionProvider",
-}
+AUTO = ("tensorrt", "tensorrt-rtx", "cuda", "cpu")
+"""The order in which `auto` tries."""
+
 _DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16}
 _WARM_UP_BUDGET_S = 1.0
 
 
-class Runtime:
-    """A model that turns pixels [N, C, H, W] into logits [N, K], both float32, whatever the graph computes in."""
+@dataclass(frozen=True)
+class _Opened:
+    """A session, and what it runs on."""
 
-    def __init__(self, bundle: Bundle, provider: str = "cpu", threads: int | None = None) -> None:
+    session: onnxruntime.InferenceSession
+    provider: str
+    gpu: GPU | None = None
+    engine: Engine | None = None
+    passed_over: dict[str, str] = field(default_factory=dict)
+
+
+class Runtime:
+    """A model that turns pixels [N, C, H, W] into logits [N, K], both float32, whatever the graph computes in.
+
+    Attributes:
+        provider: what runs, by our name; never `auto`.
+        fixed_batch: the batch size, if the graph has but one.
+        max_batch: the largest batch that the engine's profile takes, or the bundle's proof ran.
+        facts: what runs, in words, for metadata, metrics and logs.
+    """
+
+    def __init__(
+        self, bundle: Bundle, provider: str = "cpu", threads: int | None = None, options: ProviderOptions | None = None
+    ) -> None:
         self.manifest = bundle.manifest
         self.threads = threads or usable_cores()
         self._dtype = _dtype_of(bundle.manifest.input)
-        self._session = _session(bundle, provider, self.threads)
-        self._feed, self._fetch = bundle.manifest.input.name, [bundle.manifest.output.name]
-        self.provider = provider
-        self.fixed_batch = _check_contract(self._session, bundle)
+        opened = _open(bundle, provider, self.threads, options or ProviderOptions())
+        self.provider, self.passed_over = opened.provider, opened.passed_over
+        self.fixed_batch = _check_contract(opened.session, bundle)
+        self.max_batch = bundle.manifest.max_batch if opened.engine is None else opened.engine.record.batches[2]
+        self.facts = _facts(opened, bundle)
+        self._binding = _binding(opened, bundle, options or ProviderOptions())
 
     def run(self, pixels: Rows) -> Rows:
-        """Logits of one batch. The array is the session's own, new for each call."""
-        outputs = self._session.run(self._fetch, {self._feed: pixels.astype(self._dtype, copy=False)})
-        logits: Rows = np.asarray(outputs[0]).astype(np.float32, copy=False)
+        """Logits of one batch, an array that is the caller's own."""
+        logits: Rows = self._binding.run(pixels.astype(self._dtype, copy=False)).astype(np.float32, copy=False)
         return logits
 
     def warm_up(self, max_batch: int) -> list[int]:
@@ -60,32 +89,77 @@ class Runtime:
         return done
 
 
-def _session(bundle: Bundle, provider: str, threads: int) -> onnxruntime.InferenceSession:
-    wanted = PROVIDERS.get(provider)
-    if wanted is None:
-        raise ServingError(f"there is no provider {provider!r}: choose one of {', '.join(PROVIDERS)}")
-    if wanted not in onnxruntime.get_available_providers():
-        raise ServingError(f"the provider {provider} is not in this ONNX Runtime: install gaussport[gpu]")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3
-    model = bundle.read(MODEL_FILE)
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=[wanted])
-    except Exception as error:
-        # ONNX Runtime raises some twenty classes without a common base below Exception.
-        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-        raise ServingError(f"ONNX Runtime cannot load {MODEL_FILE} of {bundle.path}: {reason}") from error
-    running = session.get_providers()
-    if not running or running[0] != wanted:
-        raise ServingError(
-            f"asked for the provider {provider} but ONNX Runtime fell back to {', '.join(running)}: "
-            "run gaussport doctor, or serve with --provider cpu"
-        )
-    session.disable_fallback()
-    return session
+def _open(bundle: Bundle, provider: str, threads: int, options: ProviderOptions) -> _Opened:
+    if provider != "auto":
+        options.check(provider)
+        return _open_on(bundle, provider, threads, options)
+    passed_over: dict[str, str] = {}
+    for candidate in AUTO:
+        try:
+            options.check(candidate)
+            opened = _open_on(bundle, candidate, threads, options)
+        except GaussportError as error:
+            if candidate == AUTO[-1]:
+                raise
+            passed_over[candidate] = str(error)
+        else:
+            return _Opened(opened.session, candidate, opened.gpu, opened.engine, passed_over)
+    raise AssertionError("the last provider either opens or raises")
+
+
+def _open_on(bundle: Bundle, provider: str, threads: int, options: ProviderOptions) -> _Opened:
+    if (reason := missing(provider)) is not None:
+        raise ServingError(reason)
+    words = options.words(provider)
+    if provider not in GPU_PROVIDERS:
+        return _Opened(_model_session(bundle, provider, words, threads), provider)
+    gpu = _gpu(provider, options.device_id)
+    preload_cuda()
+    if provider == "cuda":
+        return _Opened(_model_session(bundle, provider, words, threads), provider, gpu)
+    tensorrt = load_tensorrt(provider)
+    engine = choose_engine(bundle, Machine(gpu.architecture, provider, version_of(tensorrt)), options.engine)
+    with engine.on_disk() as folder:
+        if engine.record.plugin_layers:
+            register_plugins(tensorrt, folder / PLUGIN_FILE)
+            if provider == "tensorrt":
+                words["trt_extra_plugin_lib_paths"] = str(folder / PLUGIN_FILE)
+        session = open_session(folder / CONTEXT_FILE, f"the engine {engine.name} of {bundle.path}", provider, words, threads)
+    return _Opened(session, provider, gpu, engine)
+
+
+def _model_session(bundle: Bundle, provider: str, words: dict[str, str], threads: int) -> onnxruntime.InferenceSession:
+    """A session of model.onnx, from bytes whose hashes were compared."""
+    beside = {DATA_FILE: bundle.read(DATA_FILE)} if DATA_FILE in bundle.manifest.files else {}
+    return open_session(bundle.read(MODEL_FILE), f"{MODEL_FILE} of {bundle.path}", provider, words, threads, beside)
+
+
+def _gpu(provider: str, index: int) -> GPU:
+    found = driver()
+    if index >= len(found.gpus):
+        reason = found.fault or f"the driver sees {len(found.gpus)} of them"
+        raise ServingError(f"the provider {provider} needs GPU number {index}, but {reason}: serve with --provider cpu")
+    return found.gpus[index]
+
+
+def _binding(opened: _Opened, bundle: Bundle, options: ProviderOptions) -> Binding:
+    feed, fetch = bundle.manifest.input.name, bundle.manifest.output.name
+    if opened.gpu is None:
+        return Direct(opened.session, feed, fetch)
+    if not options.cuda_graph:
+        return Staged(opened.session, feed, fetch)
+    return Graphed(opened.session, feed, fetch, [len(bundle.manifest.labels)], ("cuda", opened.gpu.index))
+
+
+def _facts(opened: _Opened, bundle: Bundle) -> dict[str, str]:
+    precision = bundle.manifest.precision if opened.engine is None else opened.engine.record.precision
+    facts = {"provider": opened.provider, "precision": precision, "onnxruntime": onnxruntime.__version__}
+    if opened.gpu is not None:
+        facts |= {"gpu": opened.gpu.name, "architecture": f"sm_{opened.gpu.architecture}"}
+    if opened.engine is not None:
+        record = opened.engine.record
+        facts |= {"engine": opened.engine.name, "built_with": record.builder_version, "plugins": str(record.plugin_layers)}
+    return facts
 
 
 def _dtype_of(spec: TensorSpec) -> Any:

@@ -12,11 +12,13 @@ import pytest
 
 from gaussport.errors import GaussportError, ServingError, UsageError
 from gaussport.export.bundle.store import open_bundle, writing_bundle
+from gaussport.gpu import GPU, Driver
 from gaussport.onnx_runtime import onnxruntime
+from gaussport.serving import runtime
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.runtime import Runtime
-from gaussport.serving.served_model import ServedModel, ServedModels
+from gaussport.serving.served_model import ServedModel
 from gaussport.serving.settings import Settings
 
 ONE_THREAD = Settings(threads=1)
@@ -31,13 +33,14 @@ def test_a_provider_that_is_not_there_is_refused(tiny: Path, provider: str) -> N
 
 
 def test_an_unknown_provider_is_refused(tiny: Path) -> None:
-    with pytest.raises(ServingError, match="choose one of cpu, cuda"):
+    with pytest.raises(ServingError, match="choose one of auto, cpu, cuda"):
         Runtime(open_bundle(tiny), "gpu", threads=1)
 
 
 def test_a_silent_fall_back_is_refused(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # ONNX Runtime lists the provider, takes it, and runs on the CPU all the same.
     real = onnxruntime.InferenceSession
+    monkeypatch.setattr(runtime, "driver", lambda: Driver("13.0", (GPU(0, "a GPU", 86, 1 << 34),)))
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(
         onnxruntime, "InferenceSession", lambda model, options, providers: real(model, options, ["CPUExecutionProvider"])
@@ -47,22 +50,22 @@ def test_a_silent_fall_back_is_refused(tiny: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_any_batch_size_gives_the_same_rows(tiny: Path) -> None:
-    runtime = Runtime(open_bundle(tiny), threads=1)
+    running = Runtime(open_bundle(tiny), threads=1)
     pixels = np.random.default_rng(0).normal(size=(16, 3, 8, 8)).astype(np.float32)
-    whole = runtime.run(pixels)
+    whole = running.run(pixels)
     for size in (1, 3, 7, 16):
-        np.testing.assert_allclose(runtime.run(pixels[:size]), whole[:size], atol=1e-5)
-    np.testing.assert_allclose(runtime.run(pixels[::-1]), whole[::-1], atol=1e-5)  # a view with negative strides
+        np.testing.assert_allclose(running.run(pixels[:size]), whole[:size], atol=1e-5)
+    np.testing.assert_allclose(running.run(pixels[::-1]), whole[::-1], atol=1e-5)  # a view with negative strides
 
 
 def test_every_power_of_two_is_warmed_up(tiny: Path) -> None:
     assert Runtime(open_bundle(tiny), threads=1).warm_up(12) == [1, 2, 4, 8, 12]
 
 
-def test_a_graph_of_one_batch_size_is_refused_at_the_start(tmp_path: Path, write_bundle: Callable[..., Path]) -> None:
+def test_a_graph_of_one_batch_size_takes_no_other(tmp_path: Path, write_bundle: Callable[..., Path]) -> None:
     bundle = open_bundle(write_bundle(tmp_path / "fixed", batch=4))
     with pytest.raises(ServingError, match="batches of 4 only"):
-        ServedModel(bundle, ONE_THREAD, Metrics())
+        ServedModel(bundle, Settings(threads=1, max_batch=8), Metrics())
 
 
 def test_a_graph_of_batch_one_serves_one_by_one(tmp_path: Path, write_bundle: Callable[..., Path]) -> None:
@@ -75,11 +78,6 @@ def test_a_graph_of_batch_one_serves_one_by_one(tmp_path: Path, write_bundle: Ca
 def test_a_batch_beyond_the_proof_is_refused(tiny: Path) -> None:
     with pytest.raises(UsageError, match="--max-batch 17 is more than the 16"):
         ServedModel(open_bundle(tiny), Settings(threads=1, max_batch=17), Metrics())
-
-
-def test_two_models_of_one_name_are_refused(tiny: Path) -> None:
-    with pytest.raises(UsageError, match="second model named tiny"):
-        ServedModels([open_bundle(tiny)] * 2, ONE_THREAD, Metrics())
 
 
 @pytest.mark.parametrize(
@@ -154,7 +152,7 @@ def test_serving_starts_without_torch_onnx_triton_or_tensorrt(tiny: Path) -> Non
         from gaussport.serving.app import build_app
         from gaussport.serving.commands import classify, query, serve
         from gaussport.serving.settings import Settings
-        build_app([open_bundle(pathlib.Path(sys.argv[1]))], Settings(threads=1))
+        build_app([pathlib.Path(sys.argv[1])], Settings(threads=1))
         loaded = {name.partition(".")[0] for name in sys.modules}
         assert not loaded & {"torch", "onnx", "triton", "tritonclient", "tensorrt"}, loaded
     """)
