@@ -1,6 +1,8 @@
 """The dot-product twin: the same trunk with scaled dot-product attention, for comparison."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,4 +37,14 @@ class DotAttention(nn.Module):
         return torch.as_tensor(self.out(mixed.transpose(1, 2).flatten(2)))
 
 
-FAMILY = Family("dot", DotConfig, lambda config, dim, _grid: DotAttention(config, dim))  # type: ignore[arg-type]
+def recognise(shapes: Mapping[str, tuple[int, ...]], dim: int) -> Mapping[str, Any] | None:
+    """Nothing of the configuration: q, k and v are [dim, dim] with any number of heads."""
+    return {} if shapes.keys() >= {"q.weight", "k.weight", "v.weight"} and "mu" not in shapes else None
+
+
+FAMILY = Family(
+    "dot",
+    DotConfig,
+    lambda config, dim, _grid: DotAttention(config, dim),  # type: ignore[arg-type]
+    recognise,
+)

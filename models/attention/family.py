@@ -1,7 +1,8 @@
 """What an attention family is to the classifier: a configuration, and a module made from it for a token grid."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -36,6 +37,9 @@ class Family:
     name: str
     config: type[AttentionConfig]
     build: Callable[[AttentionConfig, int, tuple[int, int]], nn.Module]
+    recognise: Callable[[Mapping[str, tuple[int, ...]], int], Mapping[str, Any] | None]
+    """`recognise(shapes, dim)`, of the parameters of one attention layer by name: what they tell of the configuration's
+    fields, or None when they are not this family's."""
 
 
 def require_positive(config: object, *names: str) -> None:

@@ -1,7 +1,9 @@
 """GMA: Gaussian mixture attention. Queries and keys become responsibilities over K learned Gaussians; values are written
 to and read from a K-slot memory. Formulas: OPS.md, *How the modules make the operands*; sizes are ours."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,4 +74,18 @@ class GMAAttention(nn.Module):
         return torch.as_tensor(self.out(mixed.flatten(2)))
 
 
-FAMILY = Family("gma", GMAConfig, lambda config, dim, _grid: GMAAttention(config, dim))  # type: ignore[arg-type]
+def recognise(shapes: Mapping[str, tuple[int, ...]], dim: int) -> Mapping[str, Any] | None:
+    """Heads, components and routing width from mu [P, K, dr], the value width from v; order and floors leave no trace."""
+    mu, rows = shapes.get("mu", ()), shapes.get("v.weight", (0,))[0]
+    if len(mu) != 3 or "omega" not in shapes or "alpha" not in shapes:
+        return None
+    width = None if rows == dim or rows % mu[0] else rows // mu[0]
+    return {"heads": mu[0], "components": mu[1], "routing_width": mu[2], "value_width": width}
+
+
+FAMILY = Family(
+    "gma",
+    GMAConfig,
+    lambda config, dim, _grid: GMAAttention(config, dim),  # type: ignore[arg-type]
+    recognise,
+)

@@ -1,7 +1,9 @@
 """SSOG: separable sum of Gaussians. Each head owns R Gaussian atoms over relative position; small probes of each token
 steer them. Content never scores, it only steers. Names and formulas: OPS.md, *How the modules make the operands*."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,4 +96,12 @@ class SSOGAttention(nn.Module):
         return offset.unflatten(1, self.grid), width.unflatten(1, self.grid), weight.unflatten(1, self.grid)
 
 
-FAMILY = Family("ssog", SSOGConfig, SSOGAttention)  # type: ignore[arg-type]
+def recognise(shapes: Mapping[str, tuple[int, ...]], dim: int) -> Mapping[str, Any] | None:
+    """Heads and atoms from mu [P, R, 2], steering from the probes; the two lengths in cells leave no trace."""
+    mu = shapes.get("mu", ())
+    if len(mu) != 3 or mu[2] != 2 or "raw_sigma" not in shapes:
+        return None
+    return {"heads": mu[0], "atoms": mu[1], "steered": "mu_delta.weight" in shapes}
+
+
+FAMILY = Family("ssog", SSOGConfig, SSOGAttention, recognise)  # type: ignore[arg-type]

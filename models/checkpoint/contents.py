@@ -14,9 +14,10 @@ from gaussport.models.image.preprocess import Preprocessing
 class Checkpoint:
     """A trained classifier, whole: `build_classifier` needs nothing else.
 
-    `state_dict` is float32 on the CPU. `weights` says which set of the file it is ("raw": the trained parameters as they
-    are). `metrics` are numbers by name, fractions for accuracies. `source` is the file's name and `sha256` its hash; both
-    are empty until the checkpoint has been in a file. `stored_dtypes` are those of the file, before the cast.
+    `state_dict` is float32 on the CPU; tensors that are one in the file are one here. `weights` says which set of the file
+    it is: `raw` (the trained parameters as they are) or `ema` (their moving average), and `weights_key` where in the file
+    it lies. `metrics` are numbers by name, fractions for accuracies. `source` is the file's name and `sha256` its hash;
+    both are empty until the checkpoint has been in a file. `stored_dtypes` are those of the file, before the cast.
     """
 
     config: ClassifierConfig
@@ -25,16 +26,30 @@ class Checkpoint:
     labels: tuple[str, ...]
     metrics: dict[str, float] = field(default_factory=dict)
     weights: str = "raw"
+    weights_key: str = ""
     source: str = ""
     sha256: str = ""
     stored_dtypes: tuple[str, ...] = ("float32",)
     assumed: tuple[str, ...] = ()
-    """Which of `preprocessing` and `labels` neither the file nor anyone else stated, so that a default stands in."""
+    """What neither the file, nor its shapes, nor anyone else stated, so that a default stands in: `preprocessing`,
+    `labels`, or a field of the configuration such as `gelu`."""
+    resized_from: tuple[int, int] | None = None
+    """The image_size of the stored weights when `pos_embed` was resized to another, else None."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A file's named tensors, and the `config`, `preprocessing`, `labels` and `metrics` beside them where it has them."""
+    """A file's content as the format gives it: nested mappings with tensors and plain values as leaves.
 
-    tensors: Mapping[str, Tensor]
+    `description` is what is known to stand beside the weights: `config`, `preprocessing`, `labels`, `metrics`.
+    `format` says in words what the file is, `files` how many it has, `total_bytes` what they weigh.
+    """
+
+    content: Mapping[str, Any]
     description: Mapping[str, Any]
+    format: str
+    total_bytes: int
+    flax: bool = False
+    """Written by the JAX twin: kernels are transposed, and its norms and GELU have other defaults."""
+    ties: Mapping[str, str] = field(default_factory=dict)
+    """Names that the file left out because they are the same tensor as another name."""

@@ -7,10 +7,12 @@ from pydantic import ValidationError
 
 from gaussport.errors import ConfigurationError
 from gaussport.models.checkpoint.contents import Checkpoint
-from gaussport.models.config import ClassifierConfig
+from gaussport.models.image.forms import preprocessing_fields
 from gaussport.models.image.preprocess import Preprocessing
+from gaussport.models.image.wishes import PictureWishes
 
 _FINITE = 1e300
+_PARTS = {"mean": ("mean",), "std": ("std",), "resize": ("resize_shorter", "size"), "interpolation": ("interpolation",)}
 
 
 def to_description(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -23,58 +25,57 @@ def to_description(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def config_from(document: Mapping[str, Any], source: str) -> ClassifierConfig:
-    """The stored configuration, of which a classifier can be made.
+def preprocessing_from(
+    document: object, wishes: PictureWishes, size: tuple[int, int] | None, channels: int | None, source: str
+) -> tuple[Preprocessing, tuple[str, ...]]:
+    """The preprocessing that `document`, or the caller's file before it, states, with the caller's values in their places;
+    and which parts nobody stated, so that a default stands in: resizing to the model's size, bilinear, scaling to -1 … 1.
+
+    `size` and `channels` are the model's, where they are known; what is stated must agree with them.
 
     Raises:
-        ConfigurationError: a field is missing, unknown, impossible or of the wrong type.
+        ConfigurationError: it is not a preprocessing, or makes tensors of another shape than the model takes.
     """
-    try:
-        return ClassifierConfig.from_json(document)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigurationError(f"the configuration of {source} has a field of the wrong type: {error}") from None
-
-
-def preprocessing_from(document: object, config: ClassifierConfig, source: str) -> Preprocessing:
-    """The stored preprocessing, or resizing to the configured size and scaling to -1 … 1 when none is stored.
-
-    Raises:
-        ConfigurationError: it is not a preprocessing, or makes tensors of another shape than the configuration's.
-    """
-    if document is None:
-        channels = {1: "L", 3: "RGB"}.get(config.channels)
-        if channels is None:
-            raise ConfigurationError(f"channels is {config.channels} but pictures have 1 (grey) or 3 (RGB)")
-        halves = [0.5] * config.channels
-        document = {"size": config.image_size, "channels": channels, "mean": halves, "std": halves}
-    try:
-        preprocessing = Preprocessing.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, ("preprocessing", *first["loc"])))
-        raise ConfigurationError(f"{where} of {source} is impossible: {first['msg']}") from None
-    wanted = (config.channels, *config.image_size)
+    if wishes.document:
+        document, source = wishes.document, wishes.document_name
+    if document is not None and not isinstance(document, Mapping):
+        raise ConfigurationError(f"the preprocessing of {source} is impossible: it is no object but {document!r:.40}")
+    stated = _wished(preprocessing_fields(document, source) if document is not None else {}, wishes)
+    assumed = () if document is not None else tuple(part for part, names in _PARTS.items() if not stated.keys() & set(names))
+    if size is None and "size" not in stated:
+        raise ConfigurationError(f"nobody says how large the pictures of {source} are: give --crop or --preprocessing FILE")
+    count = channels or (len(stated["mean"]) if "mean" in stated and isinstance(stated["mean"], list | tuple) else 3)
+    preprocessing = _validated({"size": size, **_channel_defaults(stated, count)}, source)
+    wanted = (count, *(size or preprocessing.size))
     if preprocessing.tensor_shape != wanted:
         raise ConfigurationError(
             f"the preprocessing of {source} makes pictures of {preprocessing.tensor_shape} (channels, height, width) but "
             f"the configuration's channels and image_size ask for {wanted}"
         )
-    return preprocessing
+    if len(assumed) == len(_PARTS):
+        return preprocessing, ("preprocessing",)
+    return preprocessing, tuple(f"preprocessing.{part}" for part in assumed)
 
 
-def labels_from(document: object, config: ClassifierConfig, source: str) -> tuple[str, ...]:
+def labels_from(document: object, classes: int, source: str) -> tuple[str, ...]:
     """One label for each class, in the order of the head's rows; numbers when there are none.
 
     Raises:
-        ConfigurationError: they are not text, or their count differs from the configured classes.
+        ConfigurationError: they are not text, two are the same, or their count differs from the configured classes.
     """
     if document is None:
-        return tuple(str(index) for index in range(config.classes))
+        return tuple(str(index) for index in range(classes))
     if not isinstance(document, list | tuple) or not all(isinstance(label, str) and label for label in document):
         raise ConfigurationError(f"the labels of {source} must be a list of names, none of them empty")
-    if len(document) != config.classes:
+    if len(document) != classes:
         raise ConfigurationError(
-            f"{len(document)} labels were given for {source}, but its head has {config.classes} classes: give one for each"
+            f"{len(document)} labels were given for {source}, but its head has {classes} classes: give one for each"
+        )
+    if len(set(document)) < len(document):
+        twice = next(label for index, label in enumerate(document) if label in document[:index])
+        first, second = [index for index, label in enumerate(document) if label == twice][:2]
+        raise ConfigurationError(
+            f"the labels of {source} name two classes {twice!r}, {first} and {second}: no answer could tell them apart"
         )
     return tuple(document)
 
@@ -83,3 +84,40 @@ def metrics_from(document: object) -> dict[str, float]:
     """The numbers among the stored metrics; anything else in there tells nothing about the weights."""
     entries = document.items() if isinstance(document, Mapping) else ()
     return {str(name): float(value) for name, value in entries if isinstance(value, int | float) and abs(value) <= _FINITE}
+
+
+def _wished(fields: dict[str, Any], wishes: PictureWishes) -> dict[str, Any]:
+    found = dict(fields)
+    for name in ("mean", "std", "interpolation"):
+        if getattr(wishes, name) is not None:
+            found[name] = getattr(wishes, name)
+    if wishes.crop is not None:
+        found["size"] = wishes.crop
+    if isinstance(wishes.resize, int):
+        found["resize_shorter"] = wishes.resize
+    elif wishes.resize is not None:
+        found.update(size=wishes.crop or wishes.resize, resize_shorter=None)
+        if wishes.crop not in (None, wishes.resize):
+            raise ConfigurationError(
+                f"--resize {list(wishes.resize)} squeezes pictures to that size, and --crop {list(wishes.crop or ())} would "
+                "cut it: give --resize one number, the shorter side, to crop from it"
+            )
+    return found
+
+
+def _channel_defaults(stated: dict[str, Any], count: int) -> dict[str, Any]:
+    channels = {1: "L", 3: "RGB"}.get(count)
+    if channels is None:
+        raise ConfigurationError(f"channels is {count} but pictures have 1 (grey) or 3 (RGB)")
+    return {"channels": channels, "mean": (0.5,) * count, "std": (0.5,) * count} | stated
+
+
+def _validated(fields: dict[str, Any], source: str) -> Preprocessing:
+    try:
+        return Preprocessing.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, ("preprocessing", *first["loc"])))
+        raise ConfigurationError(
+            f"{where} of {source} is impossible: {first['msg'].removeprefix('Value error, ')}"
+        ) from None

@@ -281,6 +281,6 @@ def test_killing_it_when_only_the_rename_is_left_leaves_none(bundle: Bundle, che
 
 @pytest.mark.usefixtures("traced_once")
 def test_relabelled_checkpoints_keep_their_labels(relabelled: Callable[[tuple[str, ...]], Path], tmp_path: Path) -> None:
-    labels = ("a", "a", "é", "模型", "x, y", '"', "\\", "[red]", "z" * 1000, "</script>")
+    labels = ("a", "A", "é", "模型", "x, y", '"', "\\", "[red]", "z" * 1000, "</script>")
     bundle = export_checkpoint(relabelled(labels), tmp_path / "tiny", max_batch=1)
     assert open_bundle(bundle.path).manifest.labels == labels
