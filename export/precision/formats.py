@@ -24,6 +24,3 @@ BF16 = Format("bf16", "bfloat16", np.dtype(ml_dtypes.bfloat16), onnx.TensorProto
 FORMATS = {format.name: format for format in (FP16, BF16)}
 
 FLOAT32 = np.dtype(np.float32)
-
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")
-"""What `--precision` takes."""

@@ -1,0 +1,99 @@
+"""Is a converted model good enough, and if not, which layers are to blame?"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from gaussport.errors import ProofError
+from gaussport.export.calibration.pictures import labelled
+from gaussport.export.evaluation import evaluating
+from gaussport.export.model_file import ModelFile
+from gaussport.export.precision.accuracy import Accuracy, Answers, classes_of, compared
+from gaussport.export.precision.conversion import Conversion, advice
+from gaussport.export.precision.runners import session_of
+from gaussport.export.precision.search import Harm
+from gaussport.export.precision.wish import PrecisionWish
+from gaussport.export.probes import Pixels, Question
+from gaussport.export.progress import Watch, unwatched
+from gaussport.export.proof import INLINED, Proof, sessions
+from gaussport.models.image.preprocess import Preprocessing
+
+_QUESTIONS = 4  # of those that failed, the smallest: a search asks them some dozens of times
+
+
+def require_proof(
+    proof: Proof, conversion: Conversion, module: nn.Module, questions: Sequence[Question], watch: Watch
+) -> None:
+    """Raise the proof's ProofError, with the layers that would mend it if the precision was changed."""
+    try:
+        proof.require()
+    except ProofError as error:
+        if not conversion.changed:
+            raise
+        missed = {(c.probe, c.batch) for c in proof.failed}
+        few = sorted((q for q in questions if (q.probe, len(q.pixels)) in missed), key=lambda q: len(q.pixels))[:_QUESTIONS]
+        harm = _distance(conversion, module, [q.pixels for q in few], proof.tolerance.absolute)
+        raise ProofError(f"{error}; {advice(conversion, harm, watch)}") from error
+
+
+def require_accuracy(
+    module: nn.Module,
+    written: ModelFile,
+    conversion: Conversion,
+    wish: PrecisionWish,
+    spec: Preprocessing,
+    labels: tuple[str, ...],
+    watch: Watch,
+) -> tuple[Accuracy, ...]:
+    """Accuracy on the wish's data of every way to run the model here; nothing when it names no data.
+
+    Raises:
+        DataError: the data cannot be used.
+        ProofError: the worst of them drops by more than was allowed.
+    """
+    if wish.data is None:
+        return ()
+    pictures = labelled(wish.data, spec, labels)
+    reference = classes_of(_in_torch(module), pictures, watch, "PyTorch on the labelled pictures")
+    found = tuple(
+        compared(name, pictures, reference, classes_of(runner.run, pictures, watch, f"the model on them, {name}"))
+        for name, runner in sessions(written).items()
+        if name != INLINED
+    )
+    worst = max(found, key=lambda accuracy: accuracy.drop)
+    if wish.max_drop is None or worst.drop <= wish.max_drop:
+        return found
+
+    def harm(keep: frozenset[str]) -> float:
+        run = session_of(conversion.rebuilt(keep)).run
+        classes = classes_of(run, pictures, unwatched, "")
+        return 1 + compared("", pictures, reference, classes).drop - float(wish.max_drop or 0)
+
+    raise ProofError(
+        f"the {wish.precision} model gets {worst.model:.2%} of the {worst.pictures} pictures of {worst.source} right and "
+        f"the checkpoint {worst.checkpoint:.2%}: it drops {worst.drop:.2f} points, more than --max-drop {wish.max_drop:g}; "
+        + (advice(conversion, harm, watch) if conversion.changed else "look at the proof of the float32 model first")
+    )
+
+
+def _distance(conversion: Conversion, module: nn.Module, batches: list[Pixels], tolerance: float) -> Harm:
+    """The largest distance of a logit from PyTorch's, in tolerances."""
+    answer = _in_torch(module)
+    expected = [answer(pixels) for pixels in batches]
+
+    def harm(keep: frozenset[str]) -> float:
+        run: Callable[[Pixels], Pixels] = session_of(conversion.rebuilt(keep)).run
+        worst = float(np.max([np.abs(run(x) - y).max() for x, y in zip(batches, expected, strict=True)]))  # NaN stays
+        return worst / tolerance if np.isfinite(worst) else float("inf")
+
+    return harm
+
+
+def _in_torch(module: nn.Module) -> Answers:
+    def answers(pixels: Pixels) -> Pixels:
+        with evaluating(module):
+            return np.asarray(module(torch.from_numpy(np.ascontiguousarray(pixels))).numpy())
+
+    return answers

@@ -1,0 +1,105 @@
+"""A narrow graph is strongly typed: what must stay float32 does, and every change of type is a Cast."""
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx_graphsurgeon as gs
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from gaussport.errors import UsageError
+from gaussport.export.onnx_export import export_onnx
+from gaussport.export.passes import operate
+from gaussport.export.precision.casting import narrow
+from gaussport.export.precision.emulation import emulated, value_types
+from gaussport.export.precision.formats import BF16, FP16, Format
+from gaussport.export.precision.layers import RESIDUAL, chosen, layers
+from gaussport.models.attention.gma import GMAConfig
+from gaussport.models.classifier import Classifier
+from gaussport.models.presets import preset
+from gaussport.plugins import DOMAIN
+from tests.precision.subjects import Zoo, run
+
+FORMATS = pytest.mark.parametrize("format", [FP16, BF16], ids=lambda format: format.name)
+
+
+def narrowed(model: onnx.ModelProto, format: Format, keep: frozenset[str] = frozenset()) -> onnx.ModelProto:
+    return operate(model, lambda graph: narrow(graph, format, keep))
+
+
+@FORMATS
+def test_norms_softmax_fields_means_and_logits_stay_float32(each: Zoo, format: Format) -> None:
+    model = narrowed(each.model, format)
+    onnx.checker.check_model(model, full_check=True)  # with types strict: no operator mixes them
+    types = value_types(model)
+    wide = {"LayerNormalization", "Softmax", "Exp", "Tanh", "ReduceMean", "Mul", "Gemm"}
+    for node in model.graph.node:
+        if node.op_type in wide:
+            assert {types[name] for name in node.input if name in types} <= {TensorProto.FLOAT, TensorProto.INT64}, node.name
+    assert [types[value.name] for value in (*model.graph.input, *model.graph.output)] == [TensorProto.FLOAT] * 2
+
+
+@FORMATS
+def test_linear_layers_residual_and_operators_are_narrow(each: Zoo, format: Format) -> None:
+    model = narrowed(each.model, format)
+    types = value_types(model)
+    narrow_nodes = [n for n in model.graph.node if n.op_type == "MatMul" or n.domain == DOMAIN]
+    assert len(narrow_nodes) >= 25
+    for node in narrow_nodes:
+        assert {types[name] for name in (*node.input, *node.output)} == {format.onnx}, node.name
+    before, after = (sum(len(t.raw_data) for t in m.graph.initializer) for m in (each.model, model))
+    assert after < 0.6 * before
+
+
+@FORMATS
+def test_weights_keep_pytorch_names_and_are_the_rounded_numbers(each: Zoo, format: Format) -> None:
+    original = {t.name: numpy_helper.to_array(t) for t in each.model.graph.initializer}
+    stored = {t.name: numpy_helper.to_array(t) for t in narrowed(each.model, format).graph.initializer}
+    assert stored.keys() == original.keys()
+    for name, values in stored.items():
+        assert np.array_equal(values, original[name].astype(values.dtype)), name
+
+
+@FORMATS
+def test_what_is_kept_is_float32_and_the_rest_is_not(ssog: Zoo, format: Format) -> None:
+    known = list(layers(gs.import_onnx(ssog.model)))
+    keep = frozenset(chosen(["blocks.1", RESIDUAL], known))
+    model = narrowed(ssog.model, format, keep)
+    onnx.checker.check_model(model, full_check=True)
+    types = value_types(model)
+    for node in model.graph.node:
+        if node.op_type == "MatMul" or node.domain == DOMAIN:
+            wide = node.name.startswith("blocks.1.")
+            assert types[node.output[0]] == (TensorProto.FLOAT if wide else format.onnx), node.name
+
+
+def test_keeping_every_layer_changes_nothing(each: Zoo) -> None:
+    known = frozenset(layers(gs.import_onnx(each.model)))
+    model = narrowed(each.model, FP16, known)
+    assert not [node for node in model.graph.node if node.op_type == "Cast"]
+    assert np.array_equal(run(model, each.digits[:8]), run(each.model, each.digits[:8]))
+
+
+def test_an_unknown_layer_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match=r"no layer 'blocks\.9' .* the model has blocks\.0\.attn\.v, head"):
+        chosen(["blocks.9"], ["blocks.0.attn.v", "head"])
+    assert chosen(["blocks.1"], ["blocks.1.mlp", "blocks.10.mlp"]) == {"blocks.1.mlp"}
+
+
+@pytest.mark.parametrize(
+    ("config", "opset"),
+    [
+        (preset("dot-tiny", depth=1), 18),  # softmax attention; GELU is five nodes before opset 20
+        (preset("gma-tiny", depth=1, attention=GMAConfig(heads=2, components=8, causal=True)), 25),
+    ],
+    ids=["dot, opset 18", "causal gma, opset 25"],
+)
+def test_other_families_and_opsets_convert_too(config: object, opset: int) -> None:
+    module = Classifier(config).eval()  # type: ignore[arg-type]
+    model = export_onnx(module, (3, 32, 32), opset)
+    pixels = np.random.default_rng(0).standard_normal((3, 3, 32, 32), dtype=np.float32)
+    expected = run(model, pixels)
+    for format, tolerance in ((FP16, 2e-3), (BF16, 2e-2)):
+        typed = narrowed(model, format)
+        onnx.checker.check_model(typed, full_check=True)
+        assert np.abs(run(emulated(typed), pixels) - expected).max() <= tolerance * np.abs(expected).max()
