@@ -1,8 +1,11 @@
 """`gaussport::LatentMemoryRouting` in ONNX: the node that torch's export writes, and its bodies in standard operators.
 
-Numerics are those of `torch_op`: shifted, expanded squares in one MatMul, and for causal order a chunked scan over [V, 1]
-whose running memory is an exclusive CumSum. A function body cannot ask
-whether it was given key_mask, so there is one body per variant: with or without mask, causal or not.
+Tokens run along the last axis from the scores on: [B, P, K, N]. Softmax over components is then made of whole-array steps
+that ONNX Runtime vectorises along tokens, and the products with the memory need no transpose of their own. Exponents end at
+`LEAST_LOG`, so that no responsibility becomes a subnormal number, with which products take tens of times as long. Otherwise
+numerics are those of `torch_op`: shifted, expanded squares in one MatMul, and for causal order a chunked scan over [V, 1]
+whose running memory is an exclusive CumSum. A function body cannot ask whether it was given key_mask, so there is one body
+per variant: with or without mask, causal or not.
 """
 
 import onnx
@@ -14,20 +17,29 @@ from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routi
 from gaussport.plugins.onnx_node import OnnxOperator, Shapes, node_writer
 from gaussport.plugins.operator import DOMAIN
 
+LEAST_LOG = -60.0
+"""exp(−60) is 2⁻⁸⁶ of a token's largest responsibility."""
+
 _BODY = """
 <domain: "{domain}", opset_import: ["" : {opset}]>
 {name} <epsilon: float = 1e-06, causal: int = 0>
 ({inputs}) => (output)
 {{
+  float_query = Cast <to = 1> (query)
+  float_key = Cast <to = 1> (key)
+  float_value = Cast <to = 1> (value)
   float_mean = Cast <to = 1> (mean)
   float_variance = Cast <to = 1> (variance)
   float_prior = Cast <to = 1> (log_prior)
-  one = Constant <value = float {{1.0}}> ()
+  epsilon = Constant <value_float: float = @epsilon> ()
   half = Constant <value = float {{0.5}}> ()
   minus_half = Constant <value = float {{-0.5}}> ()
   two_pi = Constant <value = float {{6.283185307179586}}> ()
+  least_log = Constant <value = float {{{least_log}}}> ()
+  zero_1 = Constant <value = int64[1] {{0}}> ()
   last = Constant <value = int64[1] {{-1}}> ()
   second = Constant <value = int64[1] {{1}}> ()
+  third = Constant <value = int64[1] {{2}}> ()
 
   centre = ReduceMean <keepdims = 1> (float_mean, second)
   shifted_mean = Sub (float_mean, centre)
@@ -37,101 +49,119 @@ _BODY = """
   volume = Mul (float_variance, two_pi)
   log_volume = Log (volume)
   per_axis = Add (log_volume, mean_scaled)
-  summed = ReduceSum <keepdims = 0> (per_axis, last)
+  summed = ReduceSum <keepdims = 1> (per_axis, last)
   halved = Mul (summed, half)
-  constant = Sub (float_prior, halved)
-  bias = Unsqueeze (constant, second)
+  prior_column = Unsqueeze (float_prior, last)
+  constant_weight = Sub (prior_column, halved)
   square_weight = Mul (precision, minus_half)
   line_weight = Mul (shifted_mean, precision)
-  weight = Concat <axis = -1> (square_weight, line_weight)
-  weight_t = Transpose <perm = [0, 2, 1]> (weight)
+  weight = Concat <axis = -1> (square_weight, line_weight, constant_weight)
 
-  float_query = Cast <to = 1> (query)
-  query_t = Transpose <perm = [0, 2, 1, 3]> (float_query)
-  query_shifted = Sub (query_t, centre)
-  query_square = Mul (query_shifted, query_shifted)
-  query_features = Concat <axis = -1> (query_square, query_shifted)
-  query_product = MatMul (query_features, weight_t)
-  query_score = Add (query_product, bias)
-  read = Softmax <axis = -1> (query_score)
-
-  float_key = Cast <to = 1> (key)
-  key_t = Transpose <perm = [0, 2, 1, 3]> (float_key)
-  key_shifted = Sub (key_t, centre)
-  key_square = Mul (key_shifted, key_shifted)
-  key_features = Concat <axis = -1> (key_square, key_shifted)
-  key_product = MatMul (key_features, weight_t)
-  key_score = Add (key_product, bias)
-  {written} = Softmax <axis = -1> (key_score)
+  P = Shape <start = 2, end = 3> (value)
+  width = Shape <start = 2, end = 3> (weight)
+  column = Constant <value = int64[2] {{-1, 1}}> ()
+  centre_column = Reshape (centre, column)
+  channels_shape = Constant <value = int64[3] {{0, 0, -1}}> ()
+  heads_shape = Concat <axis = 0> (zero_1, P, last)
+  features_shape = Concat <axis = 0> (zero_1, P, width, last)
+  B_and_N = Shape <start = 0, end = 2> (value)
+  B, N = Split <num_outputs = 2> (B_and_N)
+  ones_shape = Concat <axis = 0> (B, P, N)
+  ones = ConstantOfShape <value = float[1] {{1.0}}> (ones_shape)
+{query}
+{key}
 {mask}
+  written = Mul (key_gauss, key_share)
 
-  float_value = Cast <to = 1> (value)
   value_t = Transpose <perm = [0, 2, 1, 3]> (float_value)
-  epsilon = Constant <value_float: float = @epsilon> ()
 {product}
-  float_output = Transpose <perm = [0, 2, 1, 3]> (output_t)
-  output = CastLike (float_output, value)
+  like = CastLike (output_t, value)
+  output = Transpose <perm = [0, 2, 1, 3]> (like)
 }}
 """
 
-_MASK = """
-  mask_float = Cast <to = 1> (key_mask)
-  mask_axes = Constant <value = int64[2] {{1, 3}}> ()
-  mask_column = Unsqueeze (mask_float, mask_axes)
-  write = Mul (write_all, mask_column)
+# Γ of query or key is gauss / total, [B, P, K, N] / [B, P, 1, N]; features are [x², x, 1] of the shifted x, head by head.
+_SCORE = """
+  {x}_channels = Reshape (float_{x}, channels_shape)
+  {x}_t = Transpose <perm = [0, 2, 1]> ({x}_channels)
+  {x}_shifted = Sub ({x}_t, centre_column)
+  {x}_square = Mul ({x}_shifted, {x}_shifted)
+  {x}_lines = Reshape ({x}_shifted, heads_shape)
+  {x}_squares = Reshape ({x}_square, heads_shape)
+  {x}_joined = Concat <axis = 2> ({x}_squares, {x}_lines, ones)
+  {x}_features = Reshape ({x}_joined, features_shape)
+  {x}_score = MatMul (weight, {x}_features)
+  {x}_peak = ReduceMax <keepdims = 1> ({x}_score, third)
+  {x}_below = Sub ({x}_score, {x}_peak)
+  {x}_log = Clip ({x}_below, least_log)
+  {x}_gauss = Exp ({x}_log)
+  {x}_total = ReduceSum <keepdims = 1> ({x}_gauss, third)
 """
 
-# Responsibilities are divided by d + ε before they read: they are K wide, the output is dv wide.
+_UNMASKED = """
+  key_share = Reciprocal (key_total)
+"""
+
+_MASKED = """
+  mask_float = Cast <to = 1> (key_mask)
+  mask_axes = Constant <value = int64[2] {{1, 2}}> ()
+  mask_row = Unsqueeze (mask_float, mask_axes)
+  key_share = Div (mask_row, key_total)
+"""
+
+# Γ_Q = gauss / total would be divided by d + ε next; gauss alone, divided by Σ gauss·Z + ε·total, is the same.
 _BIDIRECTIONAL = """
-  write_t = Transpose <perm = [0, 1, 3, 2]> (write)
-  memory = MatMul (write_t, value_t)
-  third = Constant <value = int64[1] {{2}}> ()
-  slot_mass = ReduceSum <keepdims = 1> (write, third)
-  shares = Mul (read, slot_mass)
-  mass = ReduceSum <keepdims = 1> (shares, last)
-  safe_mass = Add (mass, epsilon)
-  normalised_read = Div (read, safe_mass)
-  output_t = MatMul (normalised_read, memory)
+  memory = MatMul (written, value_t)
+  slot_mass = ReduceSum <keepdims = 1> (written, last)
+  slot_row = Transpose <perm = [0, 1, 3, 2]> (slot_mass)
+  mass = MatMul (slot_row, query_gauss)
+  least_mass = Mul (query_total, epsilon)
+  safe_mass = Add (mass, least_mass)
+  query_share = Reciprocal (safe_mass)
+  read = Mul (query_gauss, query_share)
+  read_t = Transpose <perm = [0, 1, 3, 2]> (read)
+  output_t = MatMul (read_t, memory)
 """
 
 _CAUSAL = """
-  zero_1 = Constant <value = int64[1] {{0}}> ()
-  third = Constant <value = int64[1] {{2}}> ()
   chunk = Constant <value = int64[1] {{{chunk}}}> ()
-  N = Shape <start = 1, end = 2> (value)
   negative = Neg (N)
   missing = Mod (negative, chunk)
-  no_padding = Constant <value = int64[6] {{0, 0, 0, 0, 0, 0}}> ()
-  pads = Concat <axis = 0> (no_padding, missing, zero_1)
-  split_shape = Constant <value = int64[3] {{0, 0, -1}}> ()
-  K = Shape <start = 3, end = 4> (read)
-  column_shape = Shape <start = 0, end = 3> (value_t)
-  column_of_one = Concat <axis = 0> (column_shape, second)
-  ones = ConstantOfShape <value = float[1] {{1.0}}> (column_of_one)
-  extended = Concat <axis = -1> (value_t, ones)
+  no_padding = Constant <value = int64[7] {{0, 0, 0, 0, 0, 0, 0}}> ()
+  row_pads = Concat <axis = 0> (no_padding, missing)
+  six_zeros = Constant <value = int64[6] {{0, 0, 0, 0, 0, 0}}> ()
+  column_pads = Concat <axis = 0> (six_zeros, missing, zero_1)
+  K = Shape <start = 1, end = 2> (mean)
+  rows_shape = Concat <axis = 0> (zero_1, zero_1, K, last, chunk)
+  query_share = Reciprocal (query_total)
+  read = Mul (query_gauss, query_share)
+  read_padded = Pad (read, row_pads)
+  read_split = Reshape (read_padded, rows_shape)
+  read_chunks = Transpose <perm = [0, 1, 3, 4, 2]> (read_split)
+  written_padded = Pad (written, row_pads)
+  written_split = Reshape (written_padded, rows_shape)
+  written_chunks = Transpose <perm = [0, 1, 3, 2, 4]> (written_split)
+
+  ones_column = Unsqueeze (ones, last)
+  extended = Concat <axis = -1> (value_t, ones_column)
+  value_padded = Pad (extended, column_pads)
   extended_width = Shape <start = 3, end = 4> (extended)
-  chunk_by_K = Concat <axis = 0> (split_shape, chunk, K)
-  chunk_by_width = Concat <axis = 0> (split_shape, chunk, extended_width)
-  read_padded = Pad (read, pads)
-  write_padded = Pad (write, pads)
-  value_padded = Pad (extended, pads)
-  read_chunks = Reshape (read_padded, chunk_by_K)
-  write_chunks = Reshape (write_padded, chunk_by_K)
-  value_chunks = Reshape (value_padded, chunk_by_width)
-  write_t = Transpose <perm = [0, 1, 2, 4, 3]> (write_chunks)
-  states = MatMul (write_t, value_chunks)
+  columns_shape = Concat <axis = 0> (zero_1, zero_1, last, chunk, extended_width)
+  value_chunks = Reshape (value_padded, columns_shape)
+
+  states = MatMul (written_chunks, value_chunks)
   chunk_axis = Squeeze (third)
   before = CumSum <exclusive = 1> (states, chunk_axis)
-  affinity_all = MatMul (read_chunks, write_t)
+  affinity_all = MatMul (read_chunks, written_chunks)
   affinity = Trilu <upper = 0> (affinity_all)
   from_before = MatMul (read_chunks, before)
   from_chunk = MatMul (affinity, value_chunks)
   chunks_out = Add (from_before, from_chunk)
-  joined_shape = Concat <axis = 0> (split_shape, extended_width)
+  joined_shape = Concat <axis = 0> (zero_1, zero_1, last, extended_width)
   product_padded = Reshape (chunks_out, joined_shape)
   product = Slice (product_padded, zero_1, N, third)
-  width = Shape <start = 3, end = 4> (value)
-  sizes = Concat <axis = 0> (width, second)
+  value_width = Shape <start = 3, end = 4> (value)
+  sizes = Concat <axis = 0> (value_width, second)
   numerator, mass = Split <axis = -1> (product, sizes)
   safe_mass = Add (mass, epsilon)
   output_t = Div (numerator, safe_mass)
@@ -154,8 +184,10 @@ def function(opset: int, variant: str) -> onnx.FunctionProto:
         name=OPERATOR.name,
         opset=opset,
         inputs=", ".join(operand.name for operand in operands),
-        written="write_all" if "masked" in words else "write",
-        mask=_MASK.format() if "masked" in words else "",
+        least_log=LEAST_LOG,
+        query=_SCORE.format(x="query"),
+        key=_SCORE.format(x="key"),
+        mask=_MASKED.format() if "masked" in words else _UNMASKED.format(),
         product=_CAUSAL.format(chunk=CHUNK) if "causal" in words else _BIDIRECTIONAL.format(),
     )
     return onnx.parser.parse_function(body)

@@ -34,7 +34,7 @@ def build_library(cache_folder: Path | None = None) -> Path:
     Raises:
         ExportError: cmake or a compiler or headers are missing, or the build fails; nothing half-built is kept.
     """
-    return build(PLUGINS / "tensorrt", PLUGINS, LIBRARY, cache_folder)
+    return build(PLUGINS / "tensorrt" / "cpp", PLUGINS, LIBRARY, cache_folder)
 
 
 def build(project: Path, sources: Path, product: str, cache_folder: Path | None = None, flags: Sequence[str] = ()) -> Path:
