@@ -39,11 +39,11 @@ def driver(library: str = DRIVER_LIBRARY) -> Driver:
         return Driver(None, (), f"there is no NVIDIA driver: {library} cannot be loaded")
     try:
         return _asked(cuda)
-    except _DriverFault as fault:
+    except _DriverError as fault:
         return Driver(None, (), str(fault))
 
 
-class _DriverFault(Exception):
+class _DriverError(Exception):
     """A driver call failed."""
 
 
@@ -71,6 +71,6 @@ def _gpu(cuda: ctypes.CDLL, index: int) -> GPU:
 def _checked(cuda: ctypes.CDLL, name: str, *arguments: object) -> None:
     call: Callable[..., int] | None = getattr(cuda, name, None)
     if call is None:
-        raise _DriverFault(f"the NVIDIA driver is too old: it has no {name}")
+        raise _DriverError(f"the NVIDIA driver is too old: it has no {name}")
     if (code := call(*arguments)) != 0:
-        raise _DriverFault(f"the NVIDIA driver answers {name} with error {code}: no GPU can be used")
+        raise _DriverError(f"the NVIDIA driver answers {name} with error {code}: no GPU can be used")
