@@ -2,42 +2,52 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import Response
 
 from gaussport import __version__
-from gaussport.export.bundle.store import Bundle
 from gaussport.models.image.decode import ImageLimits
-from gaussport.serving import classify, errors
+from gaussport.serving import classify, errors, reference_pages
+from gaussport.serving.api_keys import ApiKeys, RequireKey
 from gaussport.serving.body_limit import BodyLimit
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.decoding import Decoder
 from gaussport.serving.metrics import CONTENT_TYPE, Metrics
+from gaussport.serving.openapi import ERRORS
+from gaussport.serving.repository import Repository
 from gaussport.serving.request_scope import RequestScope
-from gaussport.serving.served_model import ServedModels
+from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
+from gaussport.serving.tracing import Tracing, tracing_to
 from gaussport.serving.v2 import routes as v2
 
 
-def build_app(bundles: Sequence[Bundle], settings: Settings | None = None) -> FastAPI:
-    """Load every bundle and build the application. `app.state.models` lets the server lower readiness and drain."""
+def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: Tracing | None = None) -> FastAPI:
+    """The application for these bundles and models directories, which it loads when it starts.
+
+    `app.state.models` lets the server watch the loading, lower readiness and drain; `app.state.keys` read the keys again.
+    """
     settings = settings or Settings()
     metrics = Metrics()
-    models = ServedModels(bundles, settings, metrics)
+    models = ServedModels(Repository(paths), settings, metrics)
     limits = ImageLimits(settings.max_pixels, settings.max_side_ratio)
-    decoder = Decoder(settings.decode_threads or usable_cores(), limits, metrics)
+    decoder = Decoder(settings.decode_threads or max(1, usable_cores() // settings.workers), limits, metrics)
+    tracing = tracing or tracing_to(settings.otel_endpoint)
+    keys = ApiKeys(settings.api_keys, settings.api_keys_file)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        for model in models:
-            model.batcher.start()
+        if not models.begun:  # our server has begun, to answer probes meanwhile; another one waits here
+            await models.load_all()
         try:
             yield
         finally:
-            for model in models:
-                await model.batcher.close()
+            await models.close()
             decoder.pool.shutdown(wait=False, cancel_futures=True)
+            tracing.shutdown()
 
     app = FastAPI(
         title="gaussport",
@@ -45,13 +55,34 @@ def build_app(bundles: Sequence[Bundle], settings: Settings | None = None) -> Fa
         summary="Gaussian-attention classifiers over HTTP",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        responses=ERRORS,
     )
-    app.state.models = models
+    app.state.models, app.state.keys = models, keys
     errors.install(app)
-    app.add_middleware(BodyLimit, limit_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s)
-    app.add_middleware(RequestScope, metrics=metrics)
-    app.include_router(classify.routes(models, decoder, metrics, settings.max_images))
+    app.add_middleware(
+        BodyLimit,
+        limit_bytes=settings.max_body_bytes,
+        timeout_s=settings.body_timeout_s,
+        all_bytes=settings.queue_bytes,
+        observe_held=metrics.body_bytes.inc,
+    )
+    app.add_middleware(RequireKey, keys=keys)
+    if settings.cors_origins:
+        # Outside the keys: a browser's preflight request carries none.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=["X-Request-ID", "Retry-After", "Inference-Header-Content-Length"],
+        )
+    app.add_middleware(RequestScope, metrics=metrics, tracing=tracing, closing=lambda: models.draining)
+    app.include_router(classify.routes(models, decoder, metrics, tracing, settings.max_images))
     app.include_router(v2.routes(models, decoder, metrics, settings.max_images))
+    if settings.docs:
+        app.include_router(reference_pages.routes())
 
     @app.get("/metrics", tags=["people"], response_class=Response)
     async def prometheus() -> Response:

@@ -1,4 +1,5 @@
-"""The limits that hold while a body streams in, before any parser: bytes sent, bytes after decompression, time taken.
+"""The limits that hold while a body streams in, before any parser: bytes sent, bytes after decompression, time taken, and
+the bytes of all requests together from their first byte until they are answered.
 
 Pure ASGI, because a check of Content-Length alone lets a chunked upload through. `Content-Encoding: gzip` and `deflate`
 are undone here, so that everybody behind sees plain bytes, counted.
@@ -7,6 +8,7 @@ are undone here, so that everybody behind sees plain bytes, counted.
 import asyncio
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -19,19 +21,32 @@ _LINGER_S = 2.0
 _ENCODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
-@dataclass(frozen=True)
+@dataclass
 class BodyLimit:
-    """Middleware that gives the application a `receive` with limits. RequestError: 408, 413, or 400 for broken gzip."""
+    """Middleware that gives the application a `receive` with limits. RequestError: 408, 413, 429, or 400 for broken gzip."""
 
     app: ASGIApp
     limit_bytes: int
     timeout_s: float
+    all_bytes: int
+    """How many bytes the bodies of all requests in flight may have together."""
+    observe_held: Callable[[int], None] = lambda change: None
+    held: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await self.app(scope, _LimitedBody(receive, Headers(scope=scope), self).receive, send)
+        body = _LimitedBody(receive, Headers(scope=scope), self)
+        try:
+            await self.app(scope, body.receive, send)
+        finally:
+            if body.held:
+                self.hold(-body.held)
+
+    def hold(self, change: int) -> None:
+        self.held += change
+        self.observe_held(change)
 
 
 class _LimitedBody:
@@ -44,6 +59,8 @@ class _LimitedBody:
         self._encoding = headers.get("content-encoding", "identity").strip().lower()
         self._inflate: _Inflate | None = None
         self._size = 0
+        self.held = 0
+        """Plain bytes handed on so far, which the application keeps."""
         self._complete = False
         self._begun = False
 
@@ -64,7 +81,19 @@ class _LimitedBody:
             body = await asyncio.to_thread(self._inflate.feed, body, self._limits.limit_bytes, self._complete)
             if body is None:
                 await self._refuse()
+        if body:
+            await self._hold(len(body))
         return {**message, "body": body}
+
+    async def _hold(self, size: int) -> None:
+        if self._limits.held + size > self._limits.all_bytes:
+            if not self._waits_for_leave:
+                await self._drop_rest()
+            raise RequestError(
+                f"the requests in flight hold all of {self._limits.all_bytes:,} bytes: retry after 1 s", "overloaded", 1
+            )
+        self.held += size
+        self._limits.hold(size)
 
     async def _begin(self) -> None:
         self._begun = True

@@ -3,12 +3,11 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import orjson
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from gaussport.errors import GaussportError, ImageError
@@ -19,40 +18,39 @@ from gaussport.serving.metrics import Metrics
 from gaussport.serving.openapi import CLASSIFY
 from gaussport.serving.predictions import best, probabilities
 from gaussport.serving.presence import while_connected
-from gaussport.serving.served_model import Rows, ServedModel, ServedModels
+from gaussport.serving.query import ClassifyQuery
+from gaussport.serving.served_model import Rows, ServedModel
+from gaussport.serving.served_models import ServedModels
+from gaussport.serving.tracing import Tracing
+from gaussport.serving.waiting import Answer
 
 _INLINE_BYTES = 128_000  # a smaller body is parsed faster than a thread is woken
-_HIGHEST = 1  # of Triton's priorities; 0 is the default and every other number is below 1
 
 
-def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, max_images: int) -> APIRouter:
+def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, tracing: Tracing, max_images: int) -> APIRouter:
     router = APIRouter(tags=["people"])
 
     @router.post("/v1/classify", openapi_extra=CLASSIFY, response_class=Response)
-    async def classify(
-        request: Request,
-        top_k: Annotated[int, Query(ge=1, description="labels for each image, at most all")] = 5,
-        model: Annotated[str | None, Query(description="name of a model of /v1/models; default the first")] = None,
-        timeout_ms: Annotated[float | None, Query(gt=0, le=3_600_000, allow_inf_nan=False)] = None,
-        priority: Annotated[int, Query(ge=0, description="1 goes before all others; 0 is the default")] = 0,
-    ) -> Response:
+    async def classify(request: Request) -> Response:
         """Classify one picture or several: raw `image/*`, multipart `file` parts, or base64 in JSON."""
         began = time.monotonic()
-        served = models.find(model)
-        deadline = served.deadline(timeout_ms, began)
-        pictures = await _pictures(request, decoder, max_images)
-        work = _answer(served, pictures, decoder, deadline, priority == _HIGHEST)
-        prepared, answer = await while_connected(request, work, served.seconds_until(deadline))
-        for outcome in prepared:
-            metrics.images.labels(served.name, "ok" if isinstance(outcome, Prepared) else "refused").inc()
-        if len(prepared) == 1 and isinstance(prepared[0], GaussportError):
-            raise prepared[0]
+        query = ClassifyQuery.of(request.query_params)
+        with models.find(query.model, query.version) as served:
+            deadline = served.deadline(query.timeout_ms, began)
+            pictures = await _pictures(request, decoder, max_images)
+            work = _answer(served, pictures, decoder, deadline, query.urgent)
+            prepared, answer = await while_connected(request, work, served.seconds_until(deadline))
+        _count(metrics, served.name, prepared)
+        if len(pictures) == 1:
+            prepared.raise_first()
+        total_s = time.monotonic() - began
+        _trace(tracing, request, prepared, answer)
         content = {
             "model": served.name,
             "version": served.version,
             "request_id": request_id_of(request),
-            "results": _results(prepared, answer.logits, served.labels, top_k),
-            "timing_ms": answer.timing_ms(time.monotonic() - began),
+            "results": _results(prepared, answer.logits, served.labels, query.top_k),
+            "timing_ms": _timing_ms(answer.queue_s, prepared.seconds, answer.inference_s, total_s),
         }
         return Response(orjson.dumps(content), media_type="application/json")
 
@@ -62,20 +60,6 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, max_images:
         return Response(orjson.dumps({"models": [_description(model) for model in models]}), media_type="application/json")
 
     return router
-
-
-@dataclass(frozen=True)
-class _Timed:
-    """The logits of the good pictures, in order, and the seconds of each step."""
-
-    logits: Rows
-    queue_s: float
-    decode_s: float
-    inference_s: float
-
-    def timing_ms(self, total_s: float) -> dict[str, float]:
-        steps = {"queue": self.queue_s, "decode": self.decode_s, "inference": self.inference_s, "total": total_s}
-        return {name: round(seconds * 1000, 3) for name, seconds in steps.items()}
 
 
 async def _pictures(request: Request, decoder: Decoder, max_images: int) -> Pictures:
@@ -88,29 +72,41 @@ async def _pictures(request: Request, decoder: Decoder, max_images: int) -> Pict
 
 async def _answer(
     served: ServedModel, pictures: Pictures, decoder: Decoder, deadline: float, urgent: bool
-) -> tuple[list[Prepared | GaussportError], _Timed]:
+) -> tuple[Prepared, Answer]:
     """Every picture prepared or its error, and the logits of the prepared ones."""
     with served.batcher.place(len(pictures)) as place:
-        began = time.monotonic()
         prepared = await decoder.prepare(pictures, served.manifest.preprocessing)
-        decode_s = time.monotonic() - began
-        good = [outcome.pixels for outcome in prepared if isinstance(outcome, Prepared)]
-        if not good:
-            return prepared, _Timed(np.empty((0, len(served.labels)), np.float32), 0.0, decode_s, 0.0)
-        rows = good[0][None] if len(good) == 1 else np.stack(good)
-        answer = await served.answer(place, rows, deadline, urgent)
-        return prepared, _Timed(answer.logits, answer.queue_s, decode_s, answer.inference_s)
+        if not len(prepared.rows):
+            return prepared, Answer(np.empty((0, len(served.labels)), np.float32), 0.0, 0.0)
+        return prepared, await served.answer(place, prepared.rows, deadline, urgent, prepared.seconds)
 
 
-def _results(
-    prepared: Sequence[Prepared | GaussportError], logits: Rows, labels: Sequence[str], top_k: int
-) -> list[dict[str, Any]]:
+def _count(metrics: Metrics, model: str, prepared: Prepared) -> None:
+    good, refused = len(prepared.rows), len(prepared.outcomes) - len(prepared.rows)
+    for outcome, images in (("ok", good), ("refused", refused)):
+        if images:
+            metrics.images.labels(model, outcome).inc(images)
+
+
+def _trace(tracing: Tracing, request: Request, prepared: Prepared, answer: Answer) -> None:
+    """Spans of the steps, told afterwards: they ran one after another and ended just now."""
+    tracing.step(request.scope, "inference", answer.inference_s)
+    tracing.step(request.scope, "queue", answer.queue_s, answer.inference_s)
+    tracing.step(request.scope, "decode", prepared.seconds, answer.inference_s + answer.queue_s)
+
+
+def _timing_ms(queue_s: float, decode_s: float, inference_s: float, total_s: float) -> dict[str, float]:
+    steps = {"queue": queue_s, "decode": decode_s, "inference": inference_s, "total": total_s}
+    return {name: round(seconds * 1000, 3) for name, seconds in steps.items()}
+
+
+def _results(prepared: Prepared, logits: Rows, labels: Sequence[str], top_k: int) -> list[dict[str, Any]]:
     rows = iter(probabilities(logits) if len(logits) else ())
     return [
-        {"predictions": best(next(rows), labels, top_k), "warnings": list(outcome.warnings)}
-        if isinstance(outcome, Prepared)
-        else {"error": {"code": _code(outcome), "message": str(outcome)}}
-        for outcome in prepared
+        {"error": {"code": _code(outcome), "message": str(outcome)}}
+        if isinstance(outcome, GaussportError)
+        else {"predictions": best(next(rows), labels, top_k), "warnings": list(outcome)}
+        for outcome in prepared.outcomes
     ]
 
 

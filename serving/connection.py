@@ -1,7 +1,9 @@
-"""What uvicorn's connection lacks: a deadline for the head of a request, and our form for requests that are not HTTP."""
+"""What uvicorn's connection lacks: a deadline for the head of a request and for what follows an early answer, patience at
+the end for a request that has begun to arrive, and our form for requests that are not HTTP."""
 
 import asyncio
 import uuid
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,19 +17,58 @@ class Connection(HttpToolsProtocol):
     """One client's connection. uvicorn times idle connections only, and each byte restarts that clock."""
 
     head_timeout_s = 30.0
+    first_grace_s = 0.5
+    """How long a connection that never sent anything may still send its first request while the server stops."""
     _head_timer: asyncio.TimerHandle | None = None
+    _any_byte = False
+    _arriving = False
+    """Between the first byte of a request and its last."""
+    _stopping = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._await_head()
 
+    def data_received(self, data: bytes) -> None:
+        self._any_byte = True
+        super().data_received(data)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._arriving = True
         self._await_head()
+
+    def on_message_complete(self) -> None:
+        self._arriving = False
+        super().on_message_complete()
+        self._forget_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._arriving:
+            self._await_head()  # the rest of a body that nobody waits for: it may not come for ever
+
+    def shutdown(self) -> None:
+        """The server stops: answer what is here or on its way, then close."""
+        self._stopping = True
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+        elif self._arriving:
+            pass  # its head is not complete: `on_headers_complete` sees to it
+        elif self._any_byte:
+            self.transport.close()
+        else:
+            self.loop.call_later(self.first_grace_s, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if not self._any_byte:
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._forget_head()
         super().on_headers_complete()
+        if self._stopping and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
@@ -54,10 +95,14 @@ def connection_class(head_timeout_s: float) -> Any:
     return type("Connection", (Connection,), {"head_timeout_s": head_timeout_s})
 
 
-def quiet_config(app: Any, head_timeout_s: float, keep_alive_s: int) -> uvicorn.Config:
+def quiet_config(
+    app: Any, head_timeout_s: float, keep_alive_s: int, tls_cert: Path | None = None, tls_key: Path | None = None
+) -> uvicorn.Config:
     """uvicorn without logs of its own, websockets or the name of the server in each answer."""
     return uvicorn.Config(
         app,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
         http=connection_class(head_timeout_s),
         ws="none",
         lifespan="on",

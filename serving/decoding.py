@@ -12,14 +12,25 @@ from gaussport.errors import GaussportError, ImageError
 from gaussport.models.image.decode import ImageLimits, decode
 from gaussport.models.image.preprocess import Preprocessing, to_pixels
 from gaussport.serving.metrics import Metrics
+from gaussport.serving.waiting import Rows
+
+Outcome = tuple[str, ...] | GaussportError
+"""Of one picture: what its sender should know of it, or why it cannot be used."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One picture as the model sees it, [C, H, W], and what its sender should know."""
+    """A request's pictures as the model sees them: the rows [n, C, H, W] of the good ones, and the outcome of each."""
 
-    pixels: NDArray[np.float32]
-    warnings: tuple[str, ...]
+    rows: Rows
+    outcomes: list[Outcome]
+    seconds: float
+
+    def raise_first(self) -> None:
+        """Raise the first picture's error, if there is one."""
+        for outcome in self.outcomes:
+            if isinstance(outcome, GaussportError):
+                raise outcome
 
 
 class Decoder:
@@ -30,16 +41,20 @@ class Decoder:
         self._limits = limits
         self._metrics = metrics
 
-    async def prepare(
-        self, pictures: list[bytes | GaussportError], preprocessing: Preprocessing
-    ) -> list[Prepared | GaussportError]:
-        """Every picture prepared, or its error, in order."""
+    async def prepare(self, pictures: list[bytes | GaussportError], preprocessing: Preprocessing) -> Prepared:
+        """Every picture written to its row, or its error, in order."""
+        began = time.monotonic()
         loop = asyncio.get_running_loop()
-        return await asyncio.gather(
-            *(loop.run_in_executor(self.pool, self._one, picture, preprocessing) for picture in pictures)
-        )
+        rows = np.empty((len(pictures), *preprocessing.tensor_shape), dtype=np.float32)
+        work = [
+            loop.run_in_executor(self.pool, self._one, picture, preprocessing, rows[index])
+            for index, picture in enumerate(pictures)
+        ]
+        outcomes = [await work[0]] if len(work) == 1 else list(await asyncio.gather(*work))
+        good = [index for index, outcome in enumerate(outcomes) if not isinstance(outcome, GaussportError)]
+        return Prepared(rows if len(good) == len(rows) else rows[good], outcomes, time.monotonic() - began)
 
-    def _one(self, picture: bytes | GaussportError, preprocessing: Preprocessing) -> Prepared | GaussportError:
+    def _one(self, picture: bytes | GaussportError, preprocessing: Preprocessing, row: NDArray[np.float32]) -> Outcome:
         if isinstance(picture, GaussportError):
             return picture
         began = time.monotonic()
@@ -47,6 +62,6 @@ class Decoder:
             decoded = decode(picture, preprocessing.background, self._limits)
         except ImageError as error:
             return error
-        prepared = Prepared(to_pixels(decoded.rgb, preprocessing), decoded.warnings)
+        to_pixels(decoded.rgb, preprocessing, out=row)
         self._metrics.decode_seconds.observe(time.monotonic() - began)
-        return prepared
+        return decoded.warnings

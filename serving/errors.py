@@ -5,7 +5,8 @@ clients of the Open Inference Protocol expect one. A 500 is a bug of ours and sa
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request
@@ -31,6 +32,8 @@ STATUS = {
     "not_finite": 400,
     "bad_parameter": 400,
     "too_many_images": 400,
+    "load_failed": 400,
+    "unauthorized": 401,
     "not_found": 404,
     "unknown_model": 404,
     "unknown_version": 404,
@@ -39,11 +42,13 @@ STATUS = {
     "body_too_slow": 408,
     "body_too_large": 413,
     "not_an_image": 415,
+    "unsupported_format": 415,
     "unsupported_media_type": 415,
     "too_many_pixels": 422,
     "side_ratio": 422,
     "image_damaged": 422,
     "queue_full": 429,
+    "overloaded": 429,
     "client_gone": 499,
     "internal": 500,
     "model_failed": 500,
@@ -51,7 +56,7 @@ STATUS = {
     "not_ready": 503,
     "deadline_passed": 504,
 }
-_CLOSING = {"body_too_slow", "body_too_large"}
+_CLOSING = {"body_too_slow", "body_too_large", "overloaded"}
 """After these the rest of the body is still on its way: the connection cannot carry a second request."""
 
 
@@ -83,6 +88,11 @@ def error_response(
     return Response(content, status or STATUS[code], headers, "application/json")
 
 
+def count_as(scope: MutableMapping[str, Any], code: str) -> None:
+    """Let the metrics and the log of this request say which error it met."""
+    scope["gaussport.code"] = code
+
+
 def request_id_of(request: Request) -> str:
     return str(request.scope.get("gaussport.request_id", ""))
 
@@ -98,6 +108,7 @@ def install(app: FastAPI) -> None:
 async def _ours(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestError | ImageError):
         raise error
+    count_as(request.scope, error.code)
     if STATUS[error.code] == 500:
         return internal_error(request_id_of(request), error)
     headers = {}
@@ -108,7 +119,7 @@ async def _ours(request: Request, error: Exception) -> Response:
 
 def internal_error(request_id: str, error: BaseException) -> Response:
     """A fault of ours: the log has the traceback, the client the id to quote."""
-    log.error("request %s failed", request_id, exc_info=error)
+    log.error("request %s failed", request_id, exc_info=error, extra={"request_id": request_id})
     return error_response(f"internal error, quote request id {request_id}", "internal", request_id)
 
 
@@ -121,6 +132,7 @@ async def _frameworks(request: Request, error: Exception) -> Response:
         message, code = f"this path does not take {_printable(request.method)}: use {allowed}", "method_not_allowed"
     else:
         message, code = _printable(str(error.detail)), "malformed_request"
+    count_as(request.scope, code)
     return error_response(message, code, request_id_of(request), error.status_code, error.headers)
 
 
@@ -129,10 +141,12 @@ async def _parameters(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])
+    count_as(request.scope, "bad_parameter")
     return error_response(f"parameter {where}: {first['msg']}", "bad_parameter", request_id_of(request))
 
 
 async def _gone(request: Request, error: Exception) -> Response:
+    count_as(request.scope, "client_gone")
     return error_response("the client closed the connection", "client_gone", request_id_of(request))
 
 

@@ -21,6 +21,16 @@ _COMMON_ERRORS = _errors(
     _422="an image that cannot be used", _429="queue full, see Retry-After", _503="stopping", _504="deadline passed",
 )  # fmt: skip
 
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {"description": "any error", "content": {"application/json": {"schema": _ERROR}}}
+}
+"""For every operation, instead of the framework's own 422, which we never answer."""
+
+
+def _parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
+
+
 _PREDICTION = {
     "type": "object",
     "properties": {"label": {"type": "string"}, "index": {"type": "integer"}, "probability": {"type": "number"}},
@@ -36,6 +46,13 @@ _RESULT = {
 _STEPS = ("queue", "decode", "inference", "total")
 
 CLASSIFY: dict[str, Any] = {
+    "parameters": [
+        _parameter("top_k", "labels for each image, at most all", type="integer", minimum=1, default=5),
+        _parameter("model", "name of a model of /v1/models; default the first", type="string"),
+        _parameter("version", "a version of that model; default its newest", type="string"),
+        _parameter("timeout_ms", "time for the answer", type="number", exclusiveMinimum=0, maximum=3_600_000),
+        _parameter("priority", "1 goes before all others; 0 is the default", type="integer", minimum=0, default=0),
+    ],
     "requestBody": {
         "required": True,
         "content": {

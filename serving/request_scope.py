@@ -1,18 +1,32 @@
-"""What surrounds every request: its id, its count in the metrics, and the net under it that makes a 500 of a bug."""
+"""What surrounds every request: its id, its span, its count in the metrics, its line in the log, the headers that every
+answer has, and the net under it that makes a 500 of a bug."""
 
+import logging
 import re
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaussport.serving.errors import internal_error
 from gaussport.serving.metrics import Metrics
+from gaussport.serving.tracing import Tracing
 
-_ID_HEADER = "X-Request-ID"
+log = logging.getLogger("gaussport.access")
+
+_ID_HEADER = b"x-request-id"
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SAFE = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-store",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+}
+"""Headers of every answer that does not set them itself: pages allow themselves what they need."""
 
 
 @dataclass(frozen=True)
@@ -21,32 +35,60 @@ class RequestScope:
 
     app: ASGIApp
     metrics: Metrics
+    tracing: Tracing
+    closing: Callable[[], bool] = lambda: False
+    """Whether the server is stopping: then each answer tells its client to connect anew next time."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(_ID_HEADER, "")
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
         request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
         scope["gaussport.request_id"] = request_id
         began = time.monotonic()
         status = 0
 
-        async def send_with_id(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[_ID_HEADER] = request_id
+                own = message["headers"] = list(message.get("headers", ()))
+                present = {name.lower() for name, _ in own}
+                own.append((_ID_HEADER, request_id.encode()))
+                own += [header for header in _SAFE.items() if header[0] not in present]
+                if self.closing() and b"connection" not in present:
+                    own.append((b"connection", b"close"))
             await send(message)
 
         self.metrics.in_flight.inc()
         try:
-            await self.app(scope, receive, send_with_id)
+            with self.tracing.request(scope, headers, request_id):
+                await self.app(scope, receive, send_with_headers)
         except Exception as error:
             if status:
                 raise  # half an answer is out: only the connection can be closed
-            await internal_error(request_id, error)(scope, receive, send_with_id)
+            scope["gaussport.code"] = "internal"
+            await internal_error(request_id, error)(scope, receive, send_with_headers)
         finally:
             self.metrics.in_flight.dec()
             route = getattr(scope.get("route"), "path", "unmatched")
-            self.metrics.request(route, scope["method"], status, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            self.metrics.request(route, scope["method"], status, seconds, scope.get("gaussport.code", ""))
+            if log.isEnabledFor(logging.INFO):
+                _log(scope, request_id, route, status, seconds)
+
+
+def _log(scope: Scope, request_id: str, route: str, status: int, seconds: float) -> None:
+    """One line for an answered request. The route, never the path: what a client writes stays out of the log."""
+    facts = {
+        "request_id": request_id,
+        "client": (scope.get("client") or ("",))[0],
+        "method": scope["method"] if scope["method"].isalpha() else "?",
+        "route": route,
+        "status": status,
+        "code": scope.get("gaussport.code", ""),
+        "milliseconds": round(seconds * 1000, 3),
+    }
+    log.info("%s", " ".join(f"{name}={value}" for name, value in facts.items() if value != ""), extra={"facts": facts})

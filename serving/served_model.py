@@ -1,7 +1,9 @@
-"""A bundle that is being served: its runtime and its queue; and the table of all of them."""
+"""A bundle that is being served: its runtime, its queue and what it has done."""
 
+import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,32 +11,63 @@ from numpy.typing import NDArray
 from gaussport.errors import ServingError, UsageError
 from gaussport.export.bundle.store import Bundle
 from gaussport.serving.batcher import Batcher, BatchLimits, Place
+from gaussport.serving.cores import usable_cores
 from gaussport.serving.errors import RequestError
 from gaussport.serving.metrics import Metrics
+from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.settings import Settings
+from gaussport.serving.statistics import Statistics
 from gaussport.serving.waiting import Answer
 
 Rows = NDArray[np.float32]
 
 
 class ServedModel:
-    """One bundle behind one queue. Loading it reads, checks and warms it up: after that it is ready."""
+    """One bundle behind one queue. Loading it reads, checks and warms it up: after that it is ready.
 
-    def __init__(self, bundle: Bundle, settings: Settings, metrics: Metrics) -> None:
+    `with` it for as long as a request needs it: a model that is replaced or unloaded answers those before it goes.
+    """
+
+    def __init__(
+        self, bundle: Bundle, settings: Settings, metrics: Metrics, name: str | None = None, version: str | None = None
+    ) -> None:
         self.manifest = bundle.manifest
-        self.name, self.version, self.labels = bundle.manifest.name, bundle.manifest.version, bundle.manifest.labels
-        self.runtime = Runtime(bundle, settings.provider, settings.threads)
-        self.max_batch = _max_batch(bundle, self.runtime.fixed_batch, settings.max_batch)
-        self.batcher = Batcher(
-            _finite(self.runtime.run), BatchLimits(self.max_batch, settings.max_delay_ms, settings.queue_size)
+        self.name, self.version = name or bundle.manifest.name, version or bundle.manifest.version
+        self.labels = bundle.manifest.labels
+        self.runtime = Runtime(bundle, settings.provider, threads_each(settings), ProviderOptions.of(settings))
+        self.max_batch = _max_batch(bundle, self.runtime, settings.max_batch)
+        self.statistics = Statistics()
+        limits = BatchLimits(
+            self.max_batch, settings.max_delay_ms, settings.queue_size, _sizes(self.runtime, self.max_batch)
         )
-        self.batcher.observe = metrics.model(
-            self.name, lambda: float(self.batcher.held), version=self.version, provider=self.runtime.provider
-        )
+        self._series = metrics.model(self.name, self.version, self.runtime.provider)
+        self.batcher = Batcher(self.runtime.run, limits, _check_finite, self._observe_batch, self._series.held)
         self._default_timeout_ms = settings.timeout_ms
-        self._queue_seconds = metrics.queue_seconds.labels(self.name)
-        self.runtime.warm_up(self.max_batch)
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+        _warm_up(self.runtime, limits)
+
+    def __enter__(self) -> Self:
+        self._users += 1
+        self._unused.clear()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._users -= 1
+        if not self._users:
+            self._unused.set()
+
+    async def retire(self, patience_s: float) -> None:
+        """Answer the requests that have this model, within `patience_s`, refuse what is left, and free it."""
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._unused.wait()
+        except TimeoutError:
+            pass
+        await self.batcher.close()
+        self._series.forget()
 
     def deadline(self, timeout_ms: float | None, arrived: float) -> float:
         """The moment, in the batcher's clock, from which a request's answer is too late."""
@@ -43,58 +76,69 @@ class ServedModel:
     def seconds_until(self, deadline: float) -> float:
         return deadline - self.batcher.clock()
 
-    async def answer(self, place: Place, rows: Rows, deadline: float, urgent: bool) -> Answer:
-        answer = await place.answer(rows, deadline, urgent)
-        self._queue_seconds.observe(answer.queue_s)
+    async def answer(self, place: Place, rows: Rows, deadline: float, urgent: bool, decode_s: float = 0.0) -> Answer:
+        """The logits of a request's rows. `decode_s` is what decoding its pictures took, for the statistics."""
+        began = self.batcher.clock()
+        try:
+            answer = await place.answer(rows, deadline, urgent)
+        except BaseException:
+            self.statistics.fail.add(decode_s + self.batcher.clock() - began)
+            raise
+        self._series.queue_seconds.observe(answer.queue_s)
+        self.statistics.decode.add(decode_s)
+        self.statistics.answered(len(rows), answer.queue_s, answer.inference_s, decode_s + self.batcher.clock() - began)
         return answer
 
-
-class ServedModels:
-    """Every model that this server has, by name and version."""
-
-    def __init__(self, bundles: Sequence[Bundle], settings: Settings, metrics: Metrics) -> None:
-        self._models: dict[str, ServedModel] = {}
-        self.draining = False
-        for bundle in bundles:
-            name = bundle.manifest.name
-            if name in self._models:
-                raise UsageError(f"{bundle.path} is a second model named {name}: export one of them with another name")
-            self._models[name] = ServedModel(bundle, settings, metrics)
-
-    def __iter__(self) -> Iterator[ServedModel]:
-        return iter(self._models.values())
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._models)
-
-    def find(self, name: str | None = None, version: str | None = None) -> ServedModel:
-        """The model asked for; the first when none is named."""
-        model = next(iter(self)) if name is None else self._models.get(name)
-        if model is None:
-            raise RequestError(f"this server has no model of that name: it has {', '.join(self.names)}", "unknown_model")
-        if version is not None and version != model.version:
-            raise RequestError(f"{model.name} has no such version: it has {model.version}", "unknown_version")
-        return model
+    def _observe_batch(self, size: int, seconds: float) -> None:
+        self.statistics.batch(size, seconds)
+        self._series.batch(size, seconds)
 
 
-def _max_batch(bundle: Bundle, fixed: int | None, asked: int | None) -> int:
-    proven = bundle.manifest.max_batch
-    size = asked or fixed or proven
-    if fixed is not None and (fixed, size) != (1, 1):
-        raise ServingError(f"the graph of {bundle.path} takes batches of {fixed} only: export it with a dynamic batch")
-    if size > proven:
-        raise UsageError(f"--max-batch {size} is more than the {proven} that {bundle.path} was proved with")
+def threads_each(settings: Settings) -> int:
+    """Threads of one inference: as set, else this worker's share of the cores that the server may use."""
+    return settings.threads or max(1, usable_cores() // settings.workers)
+
+
+def _max_batch(bundle: Bundle, runtime: Runtime, asked: int | None) -> int:
+    fixed, most = runtime.fixed_batch, runtime.max_batch
+    if fixed is not None:
+        if asked not in (None, fixed):
+            raise ServingError(
+                f"the graph of {bundle.path} takes batches of {fixed} only: leave --max-batch out, or export it with a "
+                "dynamic batch"
+            )
+        return fixed
+    size = asked or most
+    if size > most:
+        limit = "was proved with" if most == bundle.manifest.max_batch else "has an engine for"
+        raise UsageError(f"--max-batch {size} is more than the {most} that {bundle.path} {limit}")
     return size
 
 
-def _finite(run: Callable[[Rows], Rows]) -> Callable[[Rows], Rows]:
+def _sizes(runtime: Runtime, max_batch: int) -> tuple[int, ...]:
+    """The batch sizes that the runtime is to see; none when it takes any size equally well.
+
+    A GPU provider chooses kernels, captures graphs or fills an engine profile for each new shape: few shapes, all of
+    them warmed up, beat exact ones. On a CPU a padding row costs as much as a real one.
+    """
+    if runtime.fixed_batch is not None:
+        return (runtime.fixed_batch,)
+    return () if runtime.provider == "cpu" else tuple(sorted({*_powers_of_two(max_batch), max_batch}))
+
+
+def _powers_of_two(most: int) -> list[int]:
+    return [1 << exponent for exponent in range(most.bit_length())]
+
+
+def _warm_up(runtime: Runtime, limits: BatchLimits) -> None:
+    """Every size that will be run, before the first client comes. On a CPU powers of two stand for all sizes."""
+    if not limits.sizes:
+        runtime.warm_up(limits.max_batch)
+    for size in limits.sizes:
+        runtime.run(np.zeros((size, *runtime.manifest.preprocessing.tensor_shape), dtype=np.float32))
+
+
+def _check_finite(logits: Rows) -> None:
     """Logits that are not finite are no answer: the batch is run again row by row and those at fault are told."""
-
-    def checked(rows: Rows) -> Rows:
-        logits = run(rows)
-        if not math.isfinite(float(np.sum(logits, dtype=np.float64))):
-            raise RequestError("the model's answer is not finite: the pixels are out of range", "not_finite")
-        return logits
-
-    return checked
+    if not math.isfinite(float(np.sum(logits, dtype=np.float64))):
+        raise RequestError("the model's answer is not finite: the pixels are out of range", "not_finite")

@@ -1,120 +1,180 @@
-"""The life of the serving process: load, listen, say so in one line, and on SIGTERM answer what is there and end with 0.
+"""The life of one serving process: listen, load, say so in one line, and on SIGTERM answer what is there and end with 0.
 
-On SIGTERM readiness falls at once; after `drain_delay_s` the port closes; requests in flight and in the queue are
-answered; what is still waiting shortly before `drain_timeout_s` gets 503. Idle connections are simply closed.
+While the models load, `/v2/health/live` answers and `/v2/health/ready` says 503. On SIGTERM readiness falls at once and each
+answer closes its connection; after `drain_delay_s` the port closes; requests in flight and in the queue are answered; what
+is still waiting shortly before `drain_timeout_s` gets 503. Idle connections are simply closed. SIGHUP looks for new bundles.
 """
 
 import asyncio
 import contextlib
+import logging
 import math
+import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
-from gaussport.errors import ServingError
-from gaussport.export.bundle.store import open_bundle
+from gaussport.errors import GaussportError
+from gaussport.serving.api_keys import ApiKeys
 from gaussport.serving.app import build_app
 from gaussport.serving.connection import quiet_config
-from gaussport.serving.served_model import ServedModels
+from gaussport.serving.listening import address_of, check_tls, listen, waiting
+from gaussport.serving.metrics import FOLDER_VARIABLE
+from gaussport.serving.served_model import threads_each
+from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
+
+log = logging.getLogger("gaussport.serving")
 
 _LAST_WORDS_S = 1.0
 """Before the drain's end, for the 503s of those that will not be answered to reach their clients."""
 
 
 def serve(paths: Sequence[Path], settings: Settings, announce: Callable[[str], None]) -> int:
-    """Serve until told to stop. `announce` gets the one line that says where."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # while loading; as PID 1 there is no default action
-    listener = _listener(settings.host, settings.port)
-    try:
-        app = build_app([open_bundle(path, check_hashes=False) for path in paths], settings)
-        models: ServedModels = app.state.models
-        address = _url(settings.host, listener)
-        server = _server(app, settings, lambda: announce(f"gaussport serving {', '.join(models.names)} on {address}"))
-        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(_run(server, listener, models, settings))
-    finally:
-        listener.close()
+    """Serve until told to stop. `announce` gets the one line that says what, where and how."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the loop runs; as PID 1 there is no default action
+    check_tls(settings.tls_cert, settings.tls_key)
+    with listen(settings.host, settings.port) as listener:
+        address = address_of(settings.host, listener, settings.tls_cert is not None)
+
+        def ready(names: Sequence[str]) -> None:
+            workers = f"{settings.workers} workers, " if settings.workers > 1 else ""
+            how = f"{settings.provider}, {workers}{_counted(threads_each(settings), 'thread')}"
+            announce(f"gaussport serving {', '.join(names)} ({how}) on {address}")
+
+        if settings.workers > 1:
+            from gaussport.serving.supervisor import supervise
+
+            return supervise(paths, settings, listener, ready)
+        os.environ.pop(FOLDER_VARIABLE, None)  # somebody else's, and files of the dead would be counted as ours
+        run(paths, settings, listener, ready)
     return 0
 
 
+def run(
+    paths: Sequence[Path],
+    settings: Settings,
+    listener: socket.socket,
+    ready: Callable[[Sequence[str]], None],
+    stop_when: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve in this process on a socket that listens. `ready` gets the models' names once they are warm; the server also
+    stops when `stop_when` returns. A worker takes no connection before it is ready: the others do."""
+    app = build_app(paths, settings)
+    process = _Process(app, settings, listener)
+    with asyncio.Runner(loop_factory=process.server.config.get_loop_factory()) as runner:
+        runner.run(process.live(ready, stop_when))
+
+
 class _Server(uvicorn.Server):
-    """uvicorn's server, which tells when it listens and leaves signals alone: it would end by raising them again."""
+    """uvicorn's server, which leaves signals alone, as it would end by raising them again, and at the end takes the
+    connections that the kernel already accepted for it."""
 
-    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
         super().__init__(config)
-        self._listening = listening
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._listening()
+        self._last = listener.dup()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for socket_ in sockets or []:
+            socket_.close()
+        latecomers = waiting(self._last)
+        self._last.close()
+        loop = asyncio.get_running_loop()
+        connecting = [loop.connect_accepted_socket(self._protocol, late, ssl=self.config.ssl) for late in latecomers]
+        await asyncio.gather(*connecting, return_exceptions=True)
+        await super().shutdown()
 
-def _server(app: FastAPI, settings: Settings, listening: Callable[[], None]) -> _Server:
-    config = quiet_config(app, settings.body_timeout_s, settings.keep_alive_s)
-    config.timeout_graceful_shutdown = max(1, math.floor(settings.drain_timeout_s - settings.drain_delay_s))
-    return _Server(config, listening)
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
 
-async def _run(server: _Server, listener: socket.socket, models: ServedModels, settings: Settings) -> None:
-    loop = asyncio.get_running_loop()
-    refusing: set[asyncio.Task[None]] = set()
+class _Process:
+    """One process's server, its models and what signals do to them."""
 
-    async def refuse_the_rest() -> None:
-        for model in models:
-            await model.batcher.close()
+    def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
+        config = quiet_config(app, settings.body_timeout_s, settings.keep_alive_s, settings.tls_cert, settings.tls_key)
+        config.timeout_graceful_shutdown = max(1, math.floor(settings.drain_timeout_s - settings.drain_delay_s))
+        self.server = _Server(config, listener)
+        self._listener = listener
+        self._models: ServedModels = app.state.models
+        self._keys: ApiKeys = app.state.keys
+        self._settings = settings
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def stop(number: signal.Signals) -> None:
-        if models.draining:
+    async def live(self, ready: Callable[[Sequence[str]], None], stop_when: Callable[[], Awaitable[None]] | None) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._begin(self._refresh()))
+        if stop_when is not None:
+            self._begin(self._stop_after(stop_when))
+        loading = self._begin(self._load(ready))
+        if self._settings.workers > 1:
+            await loading
+        await self.server.serve(sockets=[self._listener])
+        if loading.done():
+            loading.result()  # raises what kept the models from loading
+
+    def _begin(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _load(self, ready: Callable[[Sequence[str]], None]) -> None:
+        try:
+            await self._models.load_all()
+        except BaseException:
+            self.server.should_exit = True
+            raise
+        ready(self._models.names)
+        if self._settings.poll_s:
+            self._begin(self._poll())
+
+    async def _poll(self) -> None:
+        while not self._models.draining:
+            await asyncio.sleep(self._settings.poll_s)
+            await self._models.refresh()
+
+    async def _refresh(self) -> None:
+        try:
+            self._keys.read()
+        except GaussportError as error:
+            log.error("the API keys stay as they were: %s", error)
+        if not self._models.loading:
+            await self._models.refresh()
+
+    async def _stop_after(self, stop_when: Callable[[], Awaitable[None]]) -> None:
+        await stop_when()
+        self._stop(signal.SIGTERM)
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._models.draining:
             # A second Ctrl-C is a person who does not want to wait; a second SIGTERM is a supervisor repeating itself.
-            server.force_exit = server.force_exit or number == signal.SIGINT
+            self.server.force_exit = self.server.force_exit or number == signal.SIGINT
             return
-        models.draining = True
-        loop.call_later(settings.drain_delay_s, setattr, server, "should_exit", True)
+        if self._models.loading:
+            os._exit(0)  # nobody is being served, and a model that is half loaded in a thread cannot be told to stop
+        self._models.draining = True
+        loop, settings = asyncio.get_running_loop(), self._settings
+        loop.call_later(settings.drain_delay_s, setattr, self.server, "should_exit", True)
         patience_s = max(settings.drain_timeout_s / 2, settings.drain_timeout_s - _LAST_WORDS_S)
-        loop.call_later(patience_s, lambda: refusing.add(loop.create_task(refuse_the_rest())))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
-    try:
-        await server.serve(sockets=[listener])
-    except OSError as error:
-        raise ServingError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
+        loop.call_later(patience_s, lambda: self._begin(self._models.close()))
 
 
-BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own default
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    """A listening socket, before the models load: a port in use is told at once.
-
-    It listens here, not when uvicorn starts: two processes may bind one port, and only one of them may listen.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (socket.gaierror, UnicodeError, OverflowError) as error:
-        raise ServingError(f"cannot listen on {host}:{port}: no such address, give another --host or --port") from error
-    family, kind, protocol, _, address = found[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ServingError(f"cannot listen on {host}:{port}: {reason}; choose another --port, or 0") from error
-    return listener
-
-
-def _url(host: str, listener: socket.socket) -> str:
-    return f"http://[{host}]:{listener.getsockname()[1]}" if ":" in host else f"http://{host}:{listener.getsockname()[1]}"
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" + ("" if count == 1 else "s")

@@ -1,20 +1,26 @@
-"""Every knob of the server, its default, its flag and its environment variable, in one table.
+"""Every knob of the server with its type, default and limits, in one table. `setting_sources` reads them."""
 
-A flag wins over the environment (`GAUSSPORT_MAX_BATCH` for `--max-batch`), which wins over the default.
-"""
-
-import argparse
-import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from gaussport.errors import UsageError
+
+def _knob(
+    default: Any,
+    help: str,
+    kind: type,
+    least: float | None = None,
+    most: float = sys.float_info.max,
+    choices: tuple[str, ...] = (),
+    secret: bool = False,
+) -> Any:
+    """`kind` tuple is a list of texts, separated by commas. A `secret` has no flag: `ps` shows flags to everybody."""
+    metadata = {"help": help, "kind": kind, "least": least, "most": most, "choices": choices, "secret": secret}
+    return field(default=default, metadata=metadata)
 
 
-def _knob(default: Any, help: str, kind: type, least: float | None = None, most: float = sys.float_info.max) -> Any:
-    return field(default=default, metadata={"help": help, "kind": kind, "least": least, "most": most})
+_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True)
@@ -23,12 +29,22 @@ class Settings:
 
     host: str = _knob("127.0.0.1", "address to listen on", str)
     port: int = _knob(8000, "port to listen on; 0 takes a free one", int, 0, 65535)
-    provider: str = _knob("cpu", "execution provider: cpu, cuda, tensorrt or tensorrt-rtx", str)
-    threads: int | None = _knob(None, "threads of one inference (default: cores this process may use)", int, 1)
-    decode_threads: int | None = _knob(None, "threads that decode pictures (default: cores this process may use)", int, 1)
+    workers: int = _knob(1, "processes that share the port, each with every model", int, 1, 256)
+    provider: str = _knob("cpu", "execution provider: cpu, cuda, tensorrt, tensorrt-rtx, or auto for the best of them", str)
+    device_id: int = _knob(0, "which GPU, of those that this process may see", int, 0)
+    cuda_graph: bool = _knob(False, "record each batch size's launches and replay them: less CPU time on a GPU", bool)
+    gpu_memory_mb: int | None = _knob(None, "most GPU memory that the cuda provider keeps for tensors", int, 1)
+    engine: str | None = _knob(None, "which engine of the bundle, when several fit this GPU", str)
+    threads: int | None = _knob(None, "threads of one inference (default: usable cores over workers)", int, 1)
+    decode_threads: int | None = _knob(None, "threads that decode pictures (default: usable cores over workers)", int, 1)
+    versions: int = _knob(1, "newest versions of each model in a MODELS_DIR that are served; 0 serves all", int, 0)
+    poll_s: float = _knob(0.0, "look for new and changed bundles this often; 0: only on SIGHUP", float, 0)
+    allow_load: bool = _knob(False, "let clients load and unload models through /v2/repository", bool)
+    strict_readiness: bool = _knob(False, "be ready only while every model can be served", bool)
     max_batch: int | None = _knob(None, "largest batch in images (default: the largest that the bundle's proof ran)", int, 1)
     max_delay_ms: float = _knob(2.0, "how long a batch stays open for more images", float, 0)
     queue_size: int = _knob(256, "images that may wait, being decoded or queued; beyond it requests get 429", int, 1)
+    queue_mb: float = _knob(512.0, "bodies of all requests being received or answered; beyond it 429", float, 0.001)
     max_images: int = _knob(64, "pictures in one request", int, 1)
     timeout_ms: float = _knob(30_000.0, "time a request may take when it names no timeout of its own", float, 1)
     max_body_mb: float = _knob(32.0, "largest request body, after decompression", float, 0.000_001)
@@ -38,46 +54,20 @@ class Settings:
     drain_delay_s: float = _knob(0.2, "time between falling readiness and the closed port, for load balancers", float, 0)
     max_pixels: int = _knob(50_000_000, "largest picture, width times height", int, 1)
     max_side_ratio: float = _knob(50.0, "longest side of a picture over its shortest", float, 1)
+    api_keys: tuple[str, ...] = _knob((), "keys of which a client must send one", tuple, secret=True)
+    api_keys_file: Path | None = _knob(None, "file of such keys, one a line; read again on SIGHUP", Path)  # noqa: RUF009
+    tls_cert: Path | None = _knob(None, "certificate chain (PEM); makes the server speak HTTPS", Path)  # noqa: RUF009
+    tls_key: Path | None = _knob(None, "private key (PEM), if it is not in the same file", Path)  # noqa: RUF009
+    cors_origins: tuple[str, ...] = _knob((), "origins whose pages may call, as https://a.example; * for all", tuple)
+    docs: bool = _knob(True, "serve the interface's pages under /docs and /redoc", bool)
+    log_format: str = _knob("text", "text for people, json for machines", str, choices=("text", "json"))
+    log_level: str = _knob("warning", "info adds a line for each request", str, choices=_LEVELS)
+    otel_endpoint: str | None = _knob(None, "collector of traces, as http://127.0.0.1:4318 (needs gaussport[otel])", str)
 
     @property
     def max_body_bytes(self) -> int:
         return int(self.max_body_mb * 1_000_000)
 
-
-def add_flags(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the flags of these settings, or of all."""
-    for knob in fields(Settings):
-        if names and knob.name not in names:
-            continue
-        shown = "" if knob.default is None else f" (default: {knob.default})"
-        flag = f"--{knob.name.replace('_', '-')}"
-        # Read as text: the environment's values take the same way, with the same sentence when they are wrong.
-        parser.add_argument(flag, metavar=knob.metadata["kind"].__name__.upper(), help=knob.metadata["help"] + shown)
-
-
-def from_arguments(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Settings of a parsed command line and the environment. UsageError when a value cannot be."""
-    values: dict[str, Any] = {}
-    for knob in fields(Settings):
-        variable = f"GAUSSPORT_{knob.name.upper()}"
-        flag = f"--{knob.name.replace('_', '-')}"
-        given = getattr(arguments, knob.name, None)
-        source = flag
-        if given is None:
-            given, source = environment.get(variable), variable
-        if given is not None:
-            values[knob.name] = _parsed(given, source, **{key: knob.metadata[key] for key in ("kind", "least", "most")})
-    return Settings(**values)
-
-
-def _parsed(text: str, source: str, kind: type, least: float | None, most: float) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        wanted = "a whole number" if kind is int else "a number"
-        raise UsageError(f"{source} is {text!r}: give {wanted}") from None
-    if least is not None and not least <= value:
-        raise UsageError(f"{source} is {text}: give at least {least:g}")
-    if least is not None and not value <= most:
-        raise UsageError(f"{source} is {text}: give at most {most:g}")
-    return value
+    @property
+    def queue_bytes(self) -> int:
+        return int(self.queue_mb * 1_000_000)

@@ -56,16 +56,25 @@ class Preprocessing(BaseModel):
         return (len(self.channels), *self.size)
 
 
-def to_pixels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.float32]:
-    """The tensor [C, H, W] in float32 of an upright RGB picture (see `decode`)."""
-    levels = to_levels(picture, spec)
+def to_pixels(picture: Image.Image, spec: Preprocessing, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    """The tensor [C, H, W] in float32 of an upright RGB picture (see `decode`), written to `out` if there is one."""
     mean = np.asarray(spec.mean, dtype=np.float32).reshape(-1, 1, 1)
     std = np.asarray(spec.std, dtype=np.float32).reshape(-1, 1, 1)
-    return (levels.astype(np.float32) / np.float32(255) - mean) / std
+    levels = _levels(picture, spec).transpose(2, 0, 1)  # [C, H, W], still laid out pixel by pixel
+    pixels = np.empty(spec.tensor_shape, dtype=np.float32) if out is None else out
+    np.divide(levels, np.float32(255), out=pixels, dtype=np.float32)
+    np.subtract(pixels, mean, out=pixels)
+    np.divide(pixels, std, out=pixels)
+    return pixels
 
 
 def to_levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
     """The resized, cropped picture as levels 0 … 255, [C, H, W]; `to_pixels` before normalisation."""
+    return np.ascontiguousarray(_levels(picture, spec).transpose(2, 0, 1))
+
+
+def _levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
+    """The levels as Pillow lays them out, [H, W, C]."""
     height, width = spec.size
     resampling = _FILTERS[spec.interpolation]
     picture = picture.convert(spec.channels)
@@ -77,8 +86,7 @@ def to_levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
         picture = picture.crop((left, top, left + width, top + height))
     else:
         picture = _resized(picture, (width, height), resampling)
-    levels = np.asarray(picture, dtype=np.uint8).reshape(height, width, -1)
-    return np.ascontiguousarray(levels.transpose(2, 0, 1))
+    return np.asarray(picture, dtype=np.uint8).reshape(height, width, -1)
 
 
 def _resized(picture: Image.Image, size: tuple[int, int], resampling: Image.Resampling) -> Image.Image:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from gaussport.serving.settings import add_flags
+    from gaussport.serving.setting_sources import add_flags
 
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle folder or zip")
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="pictures, or folders of them")
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gaussport.errors import UsageError
     from gaussport.export.bundle.store import open_bundle
     from gaussport.serving.report import pictures_in, show, with_progress
-    from gaussport.serving.settings import from_arguments
+    from gaussport.serving.setting_sources import from_arguments
 
     if arguments.top_k < 1:
         raise UsageError(f"--top-k is {arguments.top_k}: give at least 1")

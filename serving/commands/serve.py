@@ -4,23 +4,40 @@ import argparse
 import sys
 from pathlib import Path
 
+_EPILOG = (
+    "Every option is also read from the environment, as GAUSSPORT_MAX_BATCH for --max-batch, and from the file of --config, "
+    "as max_batch = 8. A flag wins over the environment, the environment over the file. API keys come from the environment "
+    "(GAUSSPORT_API_KEYS, separated by commas) or from a file, never from a flag."
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from gaussport.serving.settings import add_flags
+    from gaussport.serving.setting_sources import add_flags
 
-    parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE", help="bundle folders or zips to serve")
+    parser.add_argument(
+        "bundles", nargs="*", type=Path, metavar="BUNDLE", help="bundle folders or zips, or folders of NAME/VERSION/ bundles"
+    )
+    parser.add_argument("--config", metavar="FILE", help="TOML file of settings")
+    parser.add_argument("--print-settings", action="store_true", help="show every setting and where it comes from, and end")
     add_flags(parser)
-    parser.epilog = "Every option is also read from the environment, as GAUSSPORT_MAX_BATCH for --max-batch; a flag wins."
+    parser.epilog = _EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import logging
+    from gaussport.errors import UsageError
+    from gaussport.serving.setting_sources import read
 
+    sourced = read(arguments)
+    if arguments.print_settings:
+        sys.stdout.write(sourced.text())
+        return 0
+    if not arguments.bundles:
+        raise UsageError("name at least one bundle, or a folder of NAME/VERSION/ bundles")
+    from gaussport.serving import logs
     from gaussport.serving.server import serve
-    from gaussport.serving.settings import from_arguments
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    return serve(arguments.bundles, from_arguments(arguments), _announce)
+    logs.configure(sourced.settings)
+    return serve(arguments.bundles, sourced.settings, _announce)
 
 
 def _announce(line: str) -> None:

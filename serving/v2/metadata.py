@@ -16,11 +16,11 @@ def server() -> dict[str, Any]:
     return {"name": "gaussport", "version": __version__, "extensions": list(EXTENSIONS)}
 
 
-def model(served: ServedModel) -> dict[str, Any]:
+def model(served: ServedModel, versions: list[str]) -> dict[str, Any]:
     manifest = served.manifest
     return {
         "name": served.name,
-        "versions": [served.version],
+        "versions": versions,
         "platform": "onnxruntime_onnx",
         "inputs": [_tensor(manifest.input.name, manifest.preprocessing.tensor_shape)],
         "outputs": [_tensor(manifest.output.name, (len(served.labels),))],

@@ -3,17 +3,17 @@
 import asyncio
 from typing import Any
 
-import numpy as np
 import orjson
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gaussport.serving.decoding import Decoder, Prepared
+from gaussport.serving.decoding import Decoder
 from gaussport.serving.errors import STATUS, RequestError, error_content, request_id_of
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.openapi import INFER
 from gaussport.serving.presence import while_connected
-from gaussport.serving.served_model import Rows, ServedModel, ServedModels
+from gaussport.serving.served_model import Rows, ServedModel
+from gaussport.serving.served_models import ServedModels
 from gaussport.serving.v2 import metadata
 from gaussport.serving.v2.request import InferRequest, InputTensor, parse
 from gaussport.serving.v2.response import HEAD_LENGTH, respond, wanted_outputs
@@ -30,14 +30,14 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, max_images:
 
     async def infer(request: Request, name: str, version: str | None = None) -> Response:
         """Run the model: JSON or binary tensors, pixels or encoded pictures."""
-        served = models.find(name, version)
-        arrived = served.batcher.clock()
-        body = await request.body()
-        parsed, tensor = await _parsed(body, request.headers.get(HEAD_LENGTH), decoder)
-        outputs = wanted_outputs(parsed, served)
-        deadline = served.deadline(parsed.timeout_us / 1000 or None, arrived)
-        work = _answer(served, tensor, decoder, deadline, parsed.priority == 1, max_images)
-        logits = await while_connected(request, work, served.seconds_until(deadline))
+        with models.find(name, version) as served:
+            arrived = served.batcher.clock()
+            body = await request.body()
+            parsed, tensor = await _parsed(body, request.headers.get(HEAD_LENGTH), decoder)
+            outputs = wanted_outputs(parsed, served)
+            deadline = served.deadline(parsed.timeout_us / 1000 or None, arrived)
+            work = _answer(served, tensor, decoder, deadline, parsed.priority == 1, max_images)
+            logits = await while_connected(request, work, served.seconds_until(deadline))
         metrics.images.labels(served.name, "ok").inc(len(logits))
         return respond(parsed, served, outputs, logits, request.headers.get("accept-encoding", ""))
 
@@ -60,16 +60,17 @@ def _health_routes(router: APIRouter, models: ServedModels) -> None:
     @router.get("/health/ready")
     async def ready(request: Request) -> Response:
         """The server takes requests; false from the moment it is told to stop."""
-        if not models.draining:
+        if models.ready:
             return _json({"ready": True})
-        content = error_content("the server is stopping", "draining", request_id_of(request))
-        return _json({"ready": False, **content}, STATUS["draining"])
+        message, code = ("the server is stopping", "draining") if models.draining else (models.why_not_ready, "not_ready")
+        content = error_content(message, code, request_id_of(request))
+        return _json({"ready": False, **content}, STATUS[code])
 
 
 def _model_routes(router: APIRouter, models: ServedModels) -> None:
     async def describe(name: str, version: str | None = None) -> Response:
         """Inputs and outputs."""
-        return _json(metadata.model(models.find(name, version)))
+        return _json(metadata.model(models.find(name, version), models.versions(name)))
 
     async def ready(name: str, version: str | None = None) -> Response:
         """Whether this model takes requests."""
@@ -109,11 +110,8 @@ async def _answer(
         found = pictures(tensor, max_images)
         with served.batcher.place(len(found)) as place:
             prepared = await decoder.prepare(found, served.manifest.preprocessing)
-            for outcome in prepared:
-                if not isinstance(outcome, Prepared):
-                    raise outcome
-            rows = np.stack([outcome.pixels for outcome in prepared if isinstance(outcome, Prepared)])
-            return (await served.answer(place, rows, deadline, urgent)).logits
+            prepared.raise_first()
+            return (await served.answer(place, prepared.rows, deadline, urgent, prepared.seconds)).logits
     if tensor.name != own:
         raise RequestError(f"{served.name} has no such input: send {own} or {PICTURES_INPUT}", "malformed_request")
     shape = served.manifest.preprocessing.tensor_shape

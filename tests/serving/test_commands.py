@@ -114,10 +114,10 @@ def test_a_port_in_use_is_told_at_once(tiny: Path, ended: Ended) -> None:
 
 def test_a_port_is_taken_before_the_first_server_answers() -> None:
     """Two servers started at once: the second must be told, though the first has not begun to accept."""
-    from gaussport.serving.server import _listener
+    from gaussport.serving.listening import listen
 
-    with _listener("127.0.0.1", 0) as first, pytest.raises(ServingError, match="Address already in use"):
-        _listener("127.0.0.1", first.getsockname()[1])
+    with listen("127.0.0.1", 0) as first, pytest.raises(ServingError, match="Address already in use"):
+        listen("127.0.0.1", first.getsockname()[1])
 
 
 def test_serve_says_where_in_one_line_and_two_models_share_a_server(

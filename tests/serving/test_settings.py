@@ -5,7 +5,8 @@ import argparse
 import pytest
 
 from gaussport.errors import UsageError
-from gaussport.serving.settings import Settings, add_flags, from_arguments
+from gaussport.serving.setting_sources import add_flags, from_arguments
+from gaussport.serving.settings import Settings
 
 
 def parsed(*words: str, **environment: str) -> Settings:

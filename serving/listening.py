@@ -1,0 +1,62 @@
+"""The socket that a server listens on, taken before anything is loaded: a port in use is told at once."""
+
+import socket
+import ssl
+from pathlib import Path
+
+from gaussport.errors import ServingError, UsageError
+
+BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own default
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, that workers may share.
+
+    It listens here, not when uvicorn starts: two processes may bind one port, and only one of them may listen.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError, OverflowError) as error:
+        raise ServingError(f"cannot listen on {host}:{port}: no such address, give another --host or --port") from error
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ServingError(f"cannot listen on {host}:{port}: {reason}; choose another --port, or 0") from error
+    return listener
+
+
+def address_of(host: str, listener: socket.socket, tls: bool) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{shown}:{listener.getsockname()[1]}"
+
+
+def check_tls(certificate: Path | None, key: Path | None) -> None:
+    """UsageError, before anything is loaded, for files that will not do."""
+    if certificate is None:
+        return
+    try:
+        # Never asks for a password on the terminal: a server has none to ask.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        raise UsageError(f"--tls-cert {certificate} and its key cannot be used: {error.reason or error}") from error
+    except OSError as error:
+        path = error.filename or (key if certificate.is_file() else certificate)
+        raise UsageError(f"--tls-cert or --tls-key: {path} cannot be read: {error.strerror}") from error
+
+
+def waiting(listener: socket.socket) -> list[socket.socket]:
+    """Every connection that the kernel has accepted and nobody has taken yet."""
+    listener.setblocking(False)
+    taken: list[socket.socket] = []
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:  # BlockingIOError when there is none left
+            return taken
+        taken.append(connection)
