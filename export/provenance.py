@@ -6,19 +6,23 @@ from platform import python_version
 
 from gaussport import __version__
 from gaussport.export.bundle import Provenance
-from gaussport.models.checkpoint import Checkpoint
+from gaussport.export.trained import Trained
 
 _TOOLS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "torch")
 
 
-def provenance_of(checkpoint: Checkpoint, created: datetime) -> Provenance:
-    """What turned this checkpoint into a bundle, and when."""
+def provenance_of(trained: Trained, created: datetime) -> Provenance:
+    """Where these weights come from, and what turned them into a bundle."""
     return Provenance(
         # A file name may hold bytes that are no text; a manifest may not.
-        checkpoint=checkpoint.source.encode(errors="replace").decode(),
-        checkpoint_sha256=checkpoint.sha256,
-        weights=checkpoint.weights,
-        assumed=checkpoint.assumed,
+        checkpoint=trained.source.encode(errors="replace").decode(),
+        checkpoint_sha256=trained.sha256,
+        weights=trained.weights,
+        weights_key=trained.weights_key,
+        renamed=trained.renamed,
+        stored_dtypes=trained.stored_dtypes,
+        resized_from=trained.resized_from,
+        assumed=trained.assumed,
         tools=_tools(),
         created=created,
     )

@@ -18,6 +18,7 @@ from gaussport.errors import BundleError, UsageError
 from gaussport.export.bundle.manifest import MANIFEST_FILE, FileRecord, Manifest
 from gaussport.export.bundle.rename import exchange, rename_new, sync_folder
 
+_LONG_NAME_BYTES = 200  # file systems take 255, and a draft's name is longer than its destination's
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold: equal bundles give equal bytes
 
 
@@ -51,7 +52,7 @@ def writing_bundle(destination: Path, overwrite: bool = False) -> Iterator[Draft
     target = Path(os.path.realpath(destination))
     _refuse_before_work(destination, target, overwrite)
     _sweep(target)
-    folder = target.with_name(f".{target.name}.partial-{secrets.token_hex(6)}")
+    folder = target.with_name(f"{_partial(target)}{secrets.token_hex(6)}")
     try:
         folder.mkdir()
     except OSError as error:
@@ -91,6 +92,12 @@ def looks_like_a_bundle(path: Path) -> bool:
 
 def _refuse_before_work(destination: Path, target: Path, overwrite: bool) -> None:
     parent = target.parent
+    try:
+        target.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as error:  # a name too long, a loop of links
+        raise UsageError(f"{destination} cannot be written: {error.strerror or error}") from None
     if not parent.exists():
         raise UsageError(f"{destination} cannot be written: the folder {destination.parent} does not exist, make it first")
     if not parent.is_dir():
@@ -106,6 +113,14 @@ def _refuse_before_work(destination: Path, target: Path, overwrite: bool) -> Non
             raise UsageError(f"{destination} is {kind} and would become the other kind: choose another path")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise UsageError(f"{destination} cannot be written: the folder {destination.parent} is not writable")
+
+
+def _partial(target: Path) -> str:
+    """How the names of this destination's drafts begin: as its own, or its hash where that would be too long a name."""
+    name = os.fsencode(target.name)
+    if len(name) > _LONG_NAME_BYTES:
+        return f".{hashlib.sha256(name).hexdigest()[:32]}.partial-"
+    return f".{target.name}.partial-"
 
 
 def _publish(folder: Path, packed: Path, target: Path, overwrite: bool) -> None:
@@ -161,7 +176,7 @@ def _sync(path: Path) -> None:
 
 def _sweep(target: Path) -> None:
     """Remove what killed writers of this destination left; a living writer holds a lock on its folder."""
-    for folder in sorted(target.parent.glob(f".{glob.escape(target.name)}.partial-*")):
+    for folder in sorted(target.parent.glob(f"{glob.escape(_partial(target))}*")):
         with contextlib.suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)
             try:

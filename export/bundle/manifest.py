@@ -40,9 +40,17 @@ class Provenance(Record):
     """File name of the checkpoint; no folder, so that a bundle tells nothing of the machine that wrote it."""
     checkpoint_sha256: Sha256
     weights: str
-    """Which weights of the checkpoint: `raw`, or the name of its moving average."""
+    """Which weights of the checkpoint: `raw`, or `ema` for their moving average."""
+    weights_key: str = ""
+    """The key of the file under which they lie; empty when they are the file."""
+    renamed: Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=100)] = ()
+    """The rules `OLD=NEW` by which their names were changed."""
+    stored_dtypes: tuple[str, ...] = ()
+    """The precisions that they were stored in."""
+    resized_from: tuple[int, int] | None = None
+    """(height, width) that they were trained on, when the model takes another size."""
     assumed: tuple[str, ...] = ()
-    """Which of `preprocessing` and `labels` nobody stated, so that a default stands in."""
+    """What nobody stated, so that a default stands in: `preprocessing`, `labels`, or a field of the configuration."""
     tools: dict[str, str]
     """Version of each package that took part."""
     created: datetime
@@ -56,9 +64,9 @@ class Manifest(Record):
     """The model's name on the server."""
     version: Annotated[str, Field(pattern=r"^[0-9]{1,18}$")] = "1"
     family: str
-    """`ssog`, `gma` or `dot`."""
+    """`ssog`, `gma` or `dot`; `module` for a module of its author's own."""
     config: dict[str, Any]
-    """The classifier's configuration, as `ClassifierConfig.to_json` gives it."""
+    """The classifier's configuration, as `ClassifierConfig.to_json` gives it; of a `module`, what its author says of it."""
     labels: Annotated[tuple[str, ...], Field(min_length=1)]
     preprocessing: Preprocessing
     input: TensorSpec
@@ -69,6 +77,9 @@ class Manifest(Record):
     operators: dict[str, int]
     """Version of each custom operator domain in the graph."""
     precision: Literal["fp32", "fp16", "bf16", "int8"]
+    """The narrowest that a layer of `model.onnx` computes in, read from the graph."""
+    kept_fp32: dict[str, str] = Field(default_factory=dict)
+    """Layers that stayed float32 although their kind is narrower in this model, by PyTorch's names, with the reason."""
     provenance: Provenance
     metrics: dict[str, float] = Field(default_factory=dict)
     """What the checkpoint's own card states, e.g. held-out accuracy."""

@@ -154,7 +154,8 @@ def _parse_manifest(path: Path, data: bytes) -> Manifest:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise BundleError(f"{path} has a {MANIFEST_FILE} that cannot be used: {where}: {first['msg']}") from error
+        fault = first["msg"].removeprefix("Value error, ")  # of our own sentences, without the library's words before them
+        raise BundleError(f"{path} has a {MANIFEST_FILE} that cannot be used: {where}: {fault}") from error
 
 
 @contextmanager

@@ -9,13 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from gaussport.export.commands.output import shown, write_json
+from gaussport.export.commands.reading_options import add_reading_arguments, wishes_from
 from gaussport.export.wishes import check_plain
+from gaussport.models.checkpoint.container import located
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="BUNDLE|CHECKPOINT", help="what to look into")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the checkpoint's configuration, when it has none")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_reading_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -23,10 +25,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     path: Path = arguments.path
     check_plain(path)
-    if path.is_dir() or looks_like_a_bundle(path):
+    if looks_like_a_bundle(path):
         document, rows = _bundle(path)
     else:
-        document, rows = _checkpoint(path, arguments.config)
+        wishes = wishes_from(arguments)
+        located(path)  # what no checkpoint begins with is refused before torch is imported
+        from gaussport.export.commands.checkpoint_view import view
+
+        document, rows = view(path, arguments.config, wishes)
     if arguments.json:
         write_json(document)
         return 0
@@ -62,36 +68,6 @@ def _bundle(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         "checkpoint": f"{origin.checkpoint} ({origin.weights} weights), sha256 {origin.checkpoint_sha256[:12]}…",
         "made": f"{origin.created:%Y-%m-%d %H:%M:%S %Z} with {_pairs(origin.tools)}",
         "files": ", ".join(f"{name} ({record.bytes:,} bytes)" for name, record in manifest.files.items()),
-    }
-    return document, rows
-
-
-def _checkpoint(path: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a checkpoint holds, as JSON and as rows for people."""
-    from gaussport.models.checkpoint import read_checkpoint
-
-    checkpoint = read_checkpoint(path, config)
-    numbers = sum(tensor.numel() for tensor in checkpoint.state_dict.values())
-    document = {
-        "source": checkpoint.source,
-        "sha256": checkpoint.sha256,
-        "weights": checkpoint.weights,
-        "config": checkpoint.config.to_json(),
-        "labels": list(checkpoint.labels),
-        "preprocessing": checkpoint.preprocessing.model_dump(mode="json"),
-        "metrics": {name: number for name, number in checkpoint.metrics.items() if number - number == 0},
-        "parameters": {name: list(tensor.shape) for name, tensor in checkpoint.state_dict.items()},
-        "stored_dtypes": list(checkpoint.stored_dtypes),
-    }
-    rows = {
-        "kind": f"checkpoint, {checkpoint.weights} weights in {', '.join(checkpoint.stored_dtypes)}",
-        "family": checkpoint.config.family,
-        "configuration": _pairs(checkpoint.config.to_json()),
-        "parameters": f"{numbers:,} in {len(checkpoint.state_dict)} tensors",
-        "labels": _labels(checkpoint.labels),
-        "preprocessing": _pairs(document["preprocessing"]),
-        "metrics": _pairs(document["metrics"]) or "none",
-        "sha256": checkpoint.sha256,
     }
     return document, rows
 

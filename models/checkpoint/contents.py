@@ -29,6 +29,8 @@ class Checkpoint:
     weights_key: str = ""
     source: str = ""
     sha256: str = ""
+    renamed: tuple[str, ...] = ()
+    """The rules `OLD=NEW` by which names were changed."""
     stored_dtypes: tuple[str, ...] = ("float32",)
     assumed: tuple[str, ...] = ()
     """What neither the file, nor its shapes, nor anyone else stated, so that a default stands in: `preprocessing`,

@@ -11,11 +11,21 @@ _ORBAX_ITEMS = ("default", "params", "state", "model")  # the names that its man
 
 
 def orbax_root(folder: Path) -> Path | None:
-    """The folder of arrays when `folder` is a checkpoint of Orbax, or holds the one item of such."""
+    """The folder of arrays when `folder` is a checkpoint of Orbax, holds the one item of such, or the one step of many.
+
+    Raises:
+        CheckpointError: there are several steps.
+    """
     if any((folder / name).is_file() for name in _ORBAX_FILES):
         return folder
     items = [folder / name for name in _ORBAX_ITEMS if any((folder / name / file).is_file() for file in _ORBAX_FILES)]
-    return items[0] if items else None
+    if items:
+        return items[0]
+    steps = sorted((path for path in folder.iterdir() if path.is_dir() and path.name.isdigit()), key=lambda p: int(p.name))
+    roots = [root for step in steps if (root := orbax_root(step)) is not None]
+    if len(roots) > 1:
+        raise CheckpointError(f"{shown(folder)} holds the steps {steps[0].name} to {steps[-1].name}: give the folder of one")
+    return roots[0] if roots else None
 
 
 def the_file_in(folder: Path) -> Path:

@@ -64,6 +64,7 @@ def checkpoint_of(survey: Survey, labels: Sequence[str] | None = None, wishes: W
         weights_key=survey.chosen.key,
         source=source,
         sha256=survey.sha256,
+        renamed=tuple(f"{old}={new}" for old, new in wishes.rename),
         stored_dtypes=survey.stored_dtypes,
         assumed=assumed,
     )

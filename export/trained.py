@@ -1,0 +1,58 @@
+"""What an export starts from: a module with its weights, and everything that a bundle says of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from gaussport.models.checkpoint.building import build_classifier
+from gaussport.models.checkpoint.contents import Checkpoint
+from gaussport.models.image.preprocess import Preprocessing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A module in eval mode that maps pixels [batch, C, height, width] to logits [batch, classes]; see `Checkpoint` for
+    the fields that it shares with one. `patch` is the side of its patches in pixels, where it has such."""
+
+    module: nn.Module
+    family: str
+    config: Mapping[str, Any]
+    labels: tuple[str, ...]
+    preprocessing: Preprocessing
+    source: str
+    sha256: str
+    patch: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    weights: str = "raw"
+    weights_key: str = ""
+    renamed: tuple[str, ...] = ()
+    stored_dtypes: tuple[str, ...] = ("float32",)
+    assumed: tuple[str, ...] = ()
+    resized_from: tuple[int, int] | None = None
+
+
+def trained_classifier(checkpoint: Checkpoint) -> Trained:
+    """The classifier of a checkpoint.
+
+    Raises:
+        CheckpointError, ConfigurationError: the weights do not fit the configuration.
+    """
+    return Trained(
+        module=build_classifier(checkpoint),
+        family=checkpoint.config.family,
+        config=checkpoint.config.to_json(),
+        labels=checkpoint.labels,
+        preprocessing=checkpoint.preprocessing,
+        source=checkpoint.source,
+        sha256=checkpoint.sha256,
+        patch=checkpoint.config.patch,
+        metrics=checkpoint.metrics,
+        weights=checkpoint.weights,
+        weights_key=checkpoint.weights_key,
+        renamed=checkpoint.renamed,
+        stored_dtypes=checkpoint.stored_dtypes,
+        assumed=checkpoint.assumed,
+        resized_from=checkpoint.resized_from,
+    )
