@@ -20,6 +20,7 @@ from gaussport.export.comparison import Comparison, compare
 from gaussport.export.evaluation import evaluating
 from gaussport.export.histogram import ErrorHistogram
 from gaussport.export.model_file import ModelFile, serialize
+from gaussport.export.precision.runners import ROUNDED, has_cpu_kernels, rounding_session
 from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.session import Session
 from gaussport.export.tolerance import Tolerance, tolerance_between_runners, tolerance_for
@@ -37,6 +38,17 @@ class Runs(Protocol):
 
     def run(self, pixels: Pixels) -> Logits:
         """Logits [batch, classes] of pixels [batch, C, height, width]. Raises a GaussportError when it cannot."""
+
+
+class InPyTorch:
+    """A module that answers as sessions do."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def run(self, pixels: Pixels) -> Logits:
+        with evaluating(self._module):  # a copy: torch has no negative strides
+            return np.asarray(self._module(torch.from_numpy(np.ascontiguousarray(pixels))).numpy())
 
 
 class Remembered:
@@ -109,7 +121,7 @@ def prove_runners(
 ) -> Proof:
     """Compare PyTorch with everything that runs the model, one question after the other."""
     with evaluating(module):
-        answers = [_torch_answer(module, question.pixels) for question in questions]
+        answers = [InPyTorch(module).run(question.pixels) for question in questions]
         own_rounding = _own_rounding(module, questions, answers)
     return _compared(PYTORCH, runners, questions, answers, tolerance_for(precision, _scale(answers), own_rounding), output)
 
@@ -124,9 +136,14 @@ def agree(runners: dict[str, Runs], questions: list[Question], precision: str, o
 
 
 def sessions(model: bytes | ModelFile) -> dict[str, Runs]:
-    """The model in ONNX Runtime, as it is written and with its functions inlined."""
+    """The model in ONNX Runtime, as it is written and with its functions inlined; a narrow one also rounded as a GPU
+    rounds it, which is all that can be run here of bfloat16."""
     file = model if isinstance(model, ModelFile) else ModelFile(model)
-    return {AS_WRITTEN: Session(file), INLINED: Session(ModelFile(inlined(file.graph), file.beside))}
+    rounded = rounding_session(file)
+    narrow: dict[str, Runs] = {} if rounded is None else {ROUNDED: rounded}
+    if not has_cpu_kernels(onnx.load_model_from_string(file.graph)):
+        return narrow
+    return {AS_WRITTEN: Session(file), INLINED: Session(ModelFile(inlined(file.graph), file.beside)), **narrow}
 
 
 def inlined(model: bytes) -> bytes:
@@ -149,12 +166,6 @@ def _compared(
             comparisons.append(compare(name, question.probe, expected, found, tolerance.scale, question.layout))
             histograms[name].add(expected, found, tolerance.scale)
     return Proof(tolerance, output, tuple(comparisons), reference, histograms)
-
-
-def _torch_answer(module: nn.Module, pixels: Pixels) -> Logits:
-    # A copy: torch has no negative strides.
-    answer: torch.Tensor = module(torch.from_numpy(np.ascontiguousarray(pixels)))
-    return np.asarray(answer.numpy())
 
 
 def _own_rounding(module: nn.Module, questions: list[Question], answers: list[Logits]) -> float:

@@ -22,12 +22,14 @@ ROWS = 32
 
 @dataclass(frozen=True)
 class Pictures:
-    """`pixels(i)` is the i-th picture as the model sees it, [C, height, width]; `targets` are classes, where known."""
+    """`pixels(i)` is the i-th picture as the model sees it, [C, height, width]; `targets` are classes, where known, and
+    `names` what to call the pictures in a report."""
 
     source: str
     count: int
     pixels: Callable[[int], NDArray[np.float32]]
     targets: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def batch_count(self) -> int:
@@ -70,7 +72,8 @@ def labelled(source: str, spec: Preprocessing, labels: tuple[str, ...]) -> Pictu
     """
     if source == MNIST:
         held_out = _mnist(held_out=True)
-        return Pictures(source, len(held_out), lambda i: to_pixels(held_out.picture(i), spec), held_out.targets)
+        names = tuple(f"held-out digit {index}" for index in range(len(held_out)))
+        return Pictures(source, len(held_out), lambda i: to_pixels(held_out.picture(i), spec), held_out.targets, names)
     root = Path(source)
     files = [file for file in _files(root) if len(file.relative_to(root).parts) == 2]
     known = {label: index for index, label in enumerate(labels)}
@@ -79,7 +82,8 @@ def labelled(source: str, spec: Preprocessing, labels: tuple[str, ...]) -> Pictu
         fault = f"has the class folder {unknown[0]!r}, which is none of the model's labels" if unknown else "has no pictures"
         raise DataError(f"{source} {fault}: lay it out as root/label/picture")
     targets = tuple(known[file.parent.name] for file in files)
-    return Pictures(source, len(files), lambda i: to_pixels(_decoded(files[i], spec), spec), targets)
+    names = tuple(str(file.relative_to(root)) for file in files)
+    return Pictures(source, len(files), lambda i: to_pixels(_decoded(files[i], spec), spec), targets, names)
 
 
 def _mnist(held_out: bool) -> LabelledPictures:

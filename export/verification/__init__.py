@@ -1,5 +1,7 @@
-"""Proving a bundle again: a list of checks, each one question with one sentence for an answer."""
+"""Proving a bundle again: a list of checks, each one question with one sentence for an answer.
 
-from gaussport.export.verification.checks import CHECKS, WITH_CHECKPOINT, Finding, verify_bundle
+    wish ──subject──▶ what runs here, and what it is held against ──checks──▶ findings ──report──▶ JSON, Markdown, HTML
+                                                                     └─blame──▶ the layer at fault
 
-__all__ = ["CHECKS", "WITH_CHECKPOINT", "Finding", "verify_bundle"]
+`wish` alone is free of torch and onnx.
+"""

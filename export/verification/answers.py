@@ -3,14 +3,17 @@
 import numpy as np
 
 from gaussport.errors import BundleError
+from gaussport.export.precision.runners import NO_BF16, has_cpu_kernels
 from gaussport.export.probes import batch_sizes
-from gaussport.export.proof import AS_WRITTEN, Proof, agree, prove_runners
+from gaussport.export.proof import Proof, agree, prove_runners
 from gaussport.export.session import Session
 from gaussport.export.verification.subject import Subject
 
 
 def session_opens(subject: Subject) -> str:
-    """ONNX Runtime accepts the model."""
+    """ONNX Runtime accepts the model, or the CPU has no kernels for its precision."""
+    if not has_cpu_kernels(subject.model):
+        return NO_BF16
     session = Session(subject.file)
     return f"ONNX Runtime reads {session.input} and gives {session.output}"
 
@@ -18,7 +21,7 @@ def session_opens(subject: Subject) -> str:
 def batches_run(subject: Subject) -> str:
     """Every batch size, probe and memory layout gives finite logits, one row for each picture."""
     manifest = subject.bundle.manifest
-    runner = subject.runners[AS_WRITTEN]
+    runner = next(iter(subject.runners.values()))
     for question in subject.questions:
         size, logits = len(question.pixels), runner.run(question.pixels)
         if logits.shape != (size, len(manifest.labels)):
@@ -32,6 +35,8 @@ def batches_run(subject: Subject) -> str:
 def runners_agree(subject: Subject) -> str:
     """The model with its functions inlined, and every engine that runs here, give the logits of the model as written."""
     manifest = subject.bundle.manifest
+    if len(subject.runners) == 1:
+        return f"there is one way only to run this model here: {next(iter(subject.runners))}"
     proof = agree(subject.runners, subject.questions, manifest.precision, manifest.output.name)
     return _judged(subject, "inlined", proof, "with its functions inlined the model")
 
@@ -63,6 +68,17 @@ def pytorch_agrees(subject: Subject) -> str:
     same = checkpoint.sha256 == manifest.provenance.checkpoint_sha256
     file = "the bundle's own checkpoint" if same else f"{checkpoint.source}, another file than the bundle was made of"
     return f"{said}; {file}"
+
+
+def other_agrees(subject: Subject) -> str:
+    """The model of another bundle gives the same logits."""
+    assert subject.reference is not None
+    (name, reference), manifest, other = subject.reference, subject.bundle.manifest, subject.other.bundle.manifest
+    if (other.input.shape[1:], other.labels) != (manifest.input.shape[1:], manifest.labels):
+        raise BundleError(f"{name} takes other pictures or has other labels than this bundle: it is another model")
+    runners = {name: reference, **subject.runners}
+    proof = agree(runners, subject.questions, manifest.precision, manifest.output.name)
+    return _judged(subject, "against", proof, "the model")
 
 
 def _judged(subject: Subject, name: str, proof: Proof, who: str) -> str:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from gaussport.export.model_file import ModelFile, serialize, tensor_array
+from gaussport.export.precision.emulation import emulated, is_narrow
 from gaussport.export.probes import Pixels
 from gaussport.export.session import Session
 from gaussport.export.tolerance import tolerance_for
@@ -73,7 +74,9 @@ def graph_values(model: onnx.ModelProto, file: ModelFile, names: list[str], pixe
     """Values of the graph by name, as float32: what nodes give, run in ONNX Runtime, and what is stored."""
     stored = {t.name: tensor_array(t, file) for t in model.graph.initializer if t.name in names}
     computed = [name for name in dict.fromkeys(names) if name not in stored]
-    session = Session(ModelFile(serialize(exposing(model, computed)), file.beside))
+    exposed = exposing(model, computed)
+    exposed = emulated(exposed) if is_narrow(exposed) else exposed  # as a GPU rounds it: CPU kernels would hide an overflow
+    session = Session(ModelFile(serialize(exposed), file.beside))
     answers = dict(zip(computed, session.run_all(pixels, computed), strict=True))
     return {name: np.asarray(value).astype(np.float32) for name, value in {**stored, **answers}.items()}
 

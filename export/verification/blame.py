@@ -8,7 +8,7 @@ from gaussport.errors import GaussportError
 from gaussport.export.comparison import Comparison
 from gaussport.export.onnx_export import export_onnx
 from gaussport.export.probes import Pixels
-from gaussport.export.proof import AS_WRITTEN, INLINED, Proof
+from gaussport.export.proof import Proof
 from gaussport.export.tolerance import CEILINGS
 from gaussport.export.verification.bisection import first_departure, graph_values
 from gaussport.export.verification.layers import graph_layers
@@ -31,7 +31,7 @@ def layer_at_fault(subject: Subject, failed: set[str]) -> str | None:
 
 def _against_pytorch(subject: Subject, proof: Proof) -> str:
     comparison = proof.failed[0]
-    if comparison.subject not in (AS_WRITTEN, INLINED):
+    if comparison.subject in subject.engines[0]:
         return f"{comparison.subject} differs although the model that it was built from agrees: build the engine again"
     model, file, pixels = subject.model, subject.file, _pixels(subject, comparison)
     departure = first_departure(subject.classifier, model, file, pixels, subject.bundle.manifest.precision)
@@ -64,7 +64,7 @@ def _first_not_finite(subject: Subject) -> str | None:
 def _between_forms(subject: Subject, proof: Proof) -> str:
     """The first value that differs between the model as written and with its functions inlined."""
     comparison = proof.failed[0]
-    if comparison.subject != INLINED:
+    if comparison.subject in subject.engines[0]:
         return f"{comparison.subject} differs although the model that it was built from does not: build the engine again"
     pixels = _pixels(subject, comparison)
     flat = onnx.inliner.inline_local_functions(subject.model)

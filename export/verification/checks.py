@@ -8,14 +8,23 @@ from typing import Literal
 from gaussport.errors import BundleError, GaussportError
 from gaussport.export.bundle.store import Bundle, open_bundle
 from gaussport.export.verification.agreement import manifest_agrees
-from gaussport.export.verification.answers import batches_run, engines_run, pytorch_agrees, runners_agree, session_opens
+from gaussport.export.verification.answers import (
+    batches_run,
+    engines_run,
+    other_agrees,
+    pytorch_agrees,
+    runners_agree,
+    session_opens,
+)
 from gaussport.export.verification.blame import layer_at_fault
+from gaussport.export.verification.labelled import data_answered
 from gaussport.export.verification.operators import operators_known
 from gaussport.export.verification.size import size_explained
 from gaussport.export.verification.standard import checker_accepts, versions_supported
 from gaussport.export.verification.subject import Subject
 from gaussport.export.verification.tensors import tensors_sound
 from gaussport.export.verification.weights import weights_equal
+from gaussport.export.verification.wish import VerifyWish
 
 LAYER = "layer"
 """The finding that names the layer at fault; it comes last, and only when answers are wrong."""
@@ -56,6 +65,18 @@ WITH_CHECKPOINT: tuple[Check, ...] = (
     Check("weights", weights_equal, ("graph", "tensors")),
     Check("pytorch", pytorch_agrees, ("batches",)),
 )
+WITH_AGAINST: tuple[Check, ...] = (Check("against", other_agrees, ("batches",)),)
+WITH_DATA: tuple[Check, ...] = (Check("data", data_answered, ("batches",)),)
+
+
+def checks(wish: VerifyWish) -> tuple[Check, ...]:
+    """The checks that a wish asks for, in order."""
+    return (
+        *CHECKS,
+        *(() if wish.checkpoint is None else WITH_CHECKPOINT),
+        *(() if wish.against is None else WITH_AGAINST),
+        *(() if wish.data is None else WITH_DATA),
+    )
 
 
 def verify_bundle(path: Path, checkpoint: Path | None = None, config: Path | None = None) -> Iterator[Finding]:
@@ -64,19 +85,18 @@ def verify_bundle(path: Path, checkpoint: Path | None = None, config: Path | Non
     Raises:
         BundleError: there is no bundle at `path`.
     """
-    bundle = open_bundle(path, check_hashes=False)
-    finding = _files(bundle)
-    yield finding
-    if finding.result != "ok":
-        return
-    yield from ask_all(Subject(bundle, checkpoint, config))
+    return ask_all(Subject(open_bundle(path, check_hashes=False), VerifyWish(checkpoint, config)))
 
 
 def ask_all(subject: Subject) -> Iterator[Finding]:
-    """Ask every check of a bundle whose hashes are right; when answers are wrong, say last which layer is at fault."""
+    """Ask every check; when hashes differ nothing else, and when answers are wrong last which layer is at fault."""
+    finding = _files(subject.bundle)
+    yield finding
+    if finding.result != "ok":
+        return
     passed: set[str] = set()
     failed: set[str] = set()
-    for check in (*CHECKS, *(() if subject.checkpoint is None else WITH_CHECKPOINT)):
+    for check in checks(subject.wish):
         missing = [name for name in check.needs if name not in passed]
         if missing:
             finding = Finding(check.name, "skipped", f"it needs the check {missing[0]!r} to pass")

@@ -1,37 +1,44 @@
 """What is verified: a bundle whose files match their hashes, its model parsed, and what the checks share."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gaussport.errors import BundleError
 from gaussport.export.bundle.manifest import DATA_FILE, MODEL_FILE
-from gaussport.export.bundle.store import Bundle
+from gaussport.export.bundle.store import Bundle, open_bundle
 from gaussport.export.graph_check import all_nodes
 from gaussport.export.model_file import ModelFile
 from gaussport.export.probes import Pixels, Probes, Question
-from gaussport.export.proof import Proof, Remembered, Runs, sessions
+from gaussport.export.progress import Watch, unwatched
+from gaussport.export.proof import PYTORCH, InPyTorch, Proof, Remembered, Runs, sessions
 from gaussport.export.verification.engines import Absent, engines
+from gaussport.export.verification.measurement import Measurement
 from gaussport.export.verification.photographs import photographs
+from gaussport.export.verification.wish import VerifyWish
 from gaussport.models.checkpoint import Checkpoint, build_classifier, read_checkpoint
 from gaussport.models.classifier import Classifier
 
 
-@dataclass(frozen=True)
+@dataclass
 class Subject:
-    """A bundle under verification; `checkpoint` and `config` are the files to compare it with, if any.
+    """A bundle under verification, and what it is held against.
 
-    `proofs` collects what the checks compared, for the report and for the search of the layer at fault.
+    `proofs`, `measurement` and `sheet` collect what the checks compared, for the report and for the search of the layer at
+    fault; `watch` shows how far the long ones are.
     """
 
     bundle: Bundle
-    checkpoint: Path | None = None
-    config: Path | None = None
+    wish: VerifyWish = field(default_factory=VerifyWish)
+    watch: Watch = unwatched
     proofs: dict[str, Proof] = field(default_factory=dict)
+    measurement: Measurement | None = None
+    sheet: bytes | None = None
 
     @cached_property
     def data(self) -> bytes:
@@ -75,13 +82,28 @@ class Subject:
     @cached_property
     def original(self) -> Checkpoint:
         """The checkpoint to compare with."""
-        assert self.checkpoint is not None
-        return read_checkpoint(self.checkpoint, self.config, None)
+        assert self.wish.checkpoint is not None
+        return read_checkpoint(self.wish.checkpoint, self.wish.config)
 
     @cached_property
     def classifier(self) -> Classifier:
         """The checkpoint's classifier, in PyTorch."""
         return build_classifier(self.original)
+
+    @cached_property
+    def other(self) -> Subject:
+        """The bundle to compare with."""
+        assert self.wish.against is not None
+        return Subject(open_bundle(self.wish.against))
+
+    @cached_property
+    def reference(self) -> tuple[str, Runs] | None:
+        """What this bundle is held against, by name; None when it is only held against itself."""
+        if self.wish.checkpoint is not None:
+            return PYTORCH, InPyTorch(self.classifier)
+        if self.wish.against is not None:
+            return str(self.wish.against), next(iter(self.other.runners.values()))
+        return None
 
     @property
     def probes(self) -> Probes:

@@ -12,7 +12,7 @@ import pytest
 
 from gaussport.cli import main
 from gaussport.export.bundle.store import Bundle, open_bundle
-from gaussport.export.verification import CHECKS
+from gaussport.export.verification.checks import CHECKS
 
 
 @pytest.mark.usefixtures("traced_once")

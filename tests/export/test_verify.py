@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 from gaussport.errors import BundleError
 from gaussport.export.bundle.manifest import DATA_FILE, Manifest
 from gaussport.export.bundle.store import Bundle
-from gaussport.export.verification import CHECKS, Finding, verify_bundle
+from gaussport.export.verification.checks import CHECKS, Finding, verify_bundle
 
 Mutant = Callable[..., Path]
 

@@ -1,0 +1,46 @@
+"""Does the model answer labelled pictures as well as what it was made from?"""
+
+from gaussport.errors import BundleError
+from gaussport.export.calibration.pictures import labelled
+from gaussport.export.tolerance import tolerance_for
+from gaussport.export.verification.contact_sheet import contact_sheet
+from gaussport.export.verification.measurement import Measurement, measure
+from gaussport.export.verification.subject import Subject
+
+
+def data_answered(subject: Subject) -> str:
+    """Accuracy, and with a reference the drop and the pictures whose answer changed; they end up on a contact sheet."""
+    manifest, wish = subject.bundle.manifest, subject.wish
+    assert wish.data is not None
+    pictures = labelled(wish.data, manifest.preprocessing, manifest.labels)
+    runner = next(iter(subject.runners.values()))
+    reference = None if subject.reference is None else (subject.reference[0], subject.reference[1].run)
+    found = measure(runner.run, pictures, manifest.labels, _tolerance(subject), subject.watch, reference)
+    subject.measurement = found
+    if found.changed:
+        subject.sheet = contact_sheet(found.changed, pictures, manifest.labels, manifest.preprocessing)
+    said = _said(found, manifest.metrics)
+    if found.drop is not None and found.drop > wish.max_drop:
+        raise BundleError(f"it drops {found.drop:.2f} points, more than --max-drop {wish.max_drop:g}: {said}")
+    return said
+
+
+def _tolerance(subject: Subject) -> float:
+    """How far a logit may move and still be the same answer, as the proof before has it."""
+    for name in ("pytorch", "against"):
+        if name in subject.proofs:
+            return subject.proofs[name].tolerance.absolute
+    return tolerance_for(subject.bundle.manifest.precision, 0.0).absolute
+
+
+def _said(found: Measurement, metrics: dict[str, float]) -> str:
+    said = [f"{found.accuracy:.2%} of {found.pictures:,} pictures of {found.source} are right"]
+    if found.reference is not None:
+        ties = sum(change.tie for change in found.changed)
+        beside = f", {ties} of them ties within the tolerance" if ties else ""
+        said.append(f"{found.reference} {found.reference_accuracy:.2%}; {len(found.changed):,} answers changed{beside}")
+    elif "held_out_accuracy" in metrics:
+        said.append(f"its checkpoint's card states {metrics['held_out_accuracy']:.2%}")
+    if found.unreadable:
+        said.append(f"{len(found.unreadable):,} pictures cannot be read, the first is {found.unreadable[0]}")
+    return ", ".join(said)
