@@ -3,12 +3,15 @@
 Cheap refusals come first; torch is imported when only work is left.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gaussport.errors import BundleError
 from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
 from gaussport.export.labels_file import read_labels
 from gaussport.export.opsets import DEFAULT, check_opset
+from gaussport.export.precision.wish import PrecisionWish
 from gaussport.export.progress import Steps
 from gaussport.export.wishes import (
     DEFAULT_MAX_BATCH,
@@ -18,6 +21,11 @@ from gaussport.export.wishes import (
     creation_time,
     model_name,
 )
+from gaussport.models.checkpoint.container import located
+from gaussport.models.checkpoint.wishes import Wishes
+
+if TYPE_CHECKING:
+    from gaussport.export.trained import Trained
 
 
 def export_checkpoint(
@@ -26,16 +34,19 @@ def export_checkpoint(
     *,
     labels: Path | None = None,
     config_path: Path | None = None,
+    wishes: Wishes | None = None,
     name: str | None = None,
     max_batch: int = DEFAULT_MAX_BATCH,
     opset: int = DEFAULT,
     external_data: bool = False,
     overwrite: bool = False,
+    precision: PrecisionWish | None = None,
 ) -> Bundle:
     """Write the bundle of the checkpoint at `checkpoint_path` to `destination`, a folder or a `.zip`.
 
-    `labels` is a file with one label a line or a JSON list. The bundle is proved against PyTorch up to `max_batch`. Weights
-    lie beside the graph, in `model.onnx.data`, with `external_data` or when one file cannot hold them.
+    `labels` is a file with one label a line or a JSON list, and `wishes` say how to read the checkpoint. The bundle is
+    proved against PyTorch up to `max_batch`. Weights lie beside the graph, in `model.onnx.data`, with `external_data` or
+    when one file cannot hold them. Without a `precision` the model is float32.
 
     Raises:
         UsageError: a wish cannot be fulfilled, or the destination cannot be written.
@@ -45,31 +56,56 @@ def export_checkpoint(
     """
     check_opset(opset)
     check_max_batch(max_batch)
+    (precision or PrecisionWish()).check()
     check_plain(destination)
     check_not_the_input(destination, checkpoint_path, labels, config_path)
-    created = creation_time()
     chosen_name = model_name(name, checkpoint_path)
     chosen_labels = None if labels is None else read_labels(labels)
+
+    def read() -> "Trained":
+        located(checkpoint_path)  # what no checkpoint begins with is refused before torch is imported
+        from gaussport.export import work
+
+        return work.trained_classifier(work.read_checkpoint(checkpoint_path, config_path, chosen_labels, wishes))
+
+    return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, precision or PrecisionWish())
+
+
+def _written(
+    destination: Path,
+    read: Callable[[], "Trained"],
+    name: str,
+    max_batch: int,
+    opset: int,
+    external_data: bool,
+    overwrite: bool,
+    wish: PrecisionWish,
+) -> Bundle:
+    """The bundle of what `read` gives, in steps that a progress bar shows."""
+    created = creation_time()
     try:
-        with writing_bundle(destination, overwrite) as draft, Steps(total=6) as steps:
+        with writing_bundle(destination, overwrite) as draft, Steps(total=8) as steps:
+            with steps.step("reading the checkpoint"):
+                trained = read()
             from gaussport.export import work  # imports torch
 
-            with steps.step("reading the checkpoint"):
-                checkpoint = work.read_checkpoint(checkpoint_path, config_path, chosen_labels)
-                classifier = work.build_classifier(checkpoint)
             with steps.step("tracing the model"):
-                model = work.export_onnx(classifier, checkpoint.preprocessing.tensor_shape, opset)
+                model = work.export_onnx(trained.module, trained.preprocessing.tensor_shape, opset)
+            probes = work.Probes.of(trained.preprocessing, trained.patch)
+            with steps.step("choosing types"):
+                conversion = work.convert(model, wish, probes, trained.preprocessing, steps.watch)
             with steps.step("writing the model"):
-                written = work.write_model(model, draft.folder, external_data)
+                written = work.write_model(conversion.model, draft.folder, external_data)
             with steps.step("proving it against PyTorch"):
-                proof = work.prove(
-                    classifier, written, work.Probes.of(checkpoint.preprocessing, checkpoint.config.patch), max_batch
-                )
-                proof.require()
+                proof = work.prove(trained.module, written, probes, max_batch, work.precision_of(conversion.model))
+                work.require_proof(proof, conversion, trained.module, probes.questions(max_batch), steps.watch)
+            with steps.step("measuring accuracy"):
+                accuracy = work.require_accuracy(trained, written, conversion, wish, steps.watch)
             with steps.step("writing the report"):
-                work.write_reports(draft.folder, chosen_name, proof, work.graph_summary(model, written))
+                record = work.record_of(conversion, accuracy, work.finite(trained.metrics))
+                work.write_reports(draft.folder, name, proof, work.graph_summary(conversion.model, written), record)
             with steps.step("writing the manifest"):
-                draft.finish(lambda files: work.manifest_of(checkpoint, model, chosen_name, max_batch, created, files))
+                draft.finish(lambda files: work.manifest_of(trained, conversion, name, max_batch, created, files))
     except OSError as error:
         raise BundleError(f"{destination} cannot be written: {error.strerror or error}") from error
     return open_bundle(destination, check_hashes=False)

@@ -2,25 +2,26 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from gaussport.export.proof import Proof
 
 
-def report_json(proof: Proof, graph: Mapping[str, Any]) -> str:
+def report_json(proof: Proof, graph: Mapping[str, Any], precision: Mapping[str, Any] | None = None) -> str:
     """Everything that was measured, as JSON text."""
     document = {
         "output": proof.output,
         "tolerance": {**asdict(proof.tolerance), "reason": proof.tolerance.reason},
         "graph": dict(graph),
+        "precision": dict(precision or {}),
         "comparisons": [asdict(comparison) for comparison in proof.comparisons],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def report_markdown(name: str, proof: Proof, graph: Mapping[str, Any]) -> str:
+def report_markdown(name: str, proof: Proof, graph: Mapping[str, Any], precision: Sequence[str] = ()) -> str:
     """A page that a person reads: the verdict, one line per batch size, what the graph holds."""
     worst = proof.worst
     lines = [
@@ -29,6 +30,7 @@ def report_markdown(name: str, proof: Proof, graph: Mapping[str, Any]) -> str:
         f"Every answer agrees. Worst difference in `{proof.output}`: {worst.max_abs:.1e} at batch {worst.batch}.",
         f"Tolerance: {proof.tolerance.reason}. No NaN, no infinity.",
         "",
+        *precision,
         "| batch | model | max abs | max rel | top-1 agreement | not finite |",
         "|---:|---|---:|---:|---:|---:|",
     ]

@@ -1,6 +1,7 @@
 """The steps of an export, by name: the heavy half of `pipeline`, imported when there is work to do."""
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,31 +13,43 @@ import onnx.helper
 from gaussport.export.bundle.manifest import REPORT_FILE, FileRecord, Manifest, TensorSpec
 from gaussport.export.model_file import ModelFile, write_model
 from gaussport.export.onnx_export import export_onnx
+from gaussport.export.precision.census import precision_of
+from gaussport.export.precision.conversion import Conversion, convert
+from gaussport.export.precision.judgement import require_accuracy, require_proof
+from gaussport.export.precision.record import PrecisionRecord, record_of
 from gaussport.export.probes import Probes
 from gaussport.export.proof import Proof, prove
 from gaussport.export.provenance import provenance_of
 from gaussport.export.report import report_json, report_markdown
-from gaussport.models.checkpoint import Checkpoint, build_classifier, read_checkpoint
+from gaussport.export.trained import Trained, trained_classifier
+from gaussport.models.checkpoint import read_checkpoint
 from gaussport.plugins import DOMAIN
 
 __all__ = [
     "Probes",
-    "build_classifier",
+    "convert",
     "export_onnx",
+    "finite",
     "graph_summary",
     "manifest_of",
+    "precision_of",
     "prove",
     "read_checkpoint",
+    "record_of",
+    "require_accuracy",
+    "require_proof",
     "tensor_spec",
+    "trained_classifier",
     "write_model",
     "write_reports",
 ]
 
 
-def write_reports(folder: Path, name: str, proof: Proof, graph: dict[str, Any]) -> None:
+def write_reports(folder: Path, name: str, proof: Proof, graph: dict[str, Any], precision: PrecisionRecord) -> None:
     """Write `report.json` and `report.md`."""
-    (folder / REPORT_FILE).write_text(report_json(proof, graph), encoding="utf-8")
-    (folder / REPORT_FILE).with_suffix(".md").write_text(report_markdown(name, proof, graph), encoding="utf-8")
+    (folder / REPORT_FILE).write_text(report_json(proof, graph, precision.as_json()), encoding="utf-8")
+    page = report_markdown(name, proof, graph, precision.as_markdown())
+    (folder / REPORT_FILE).with_suffix(".md").write_text(page, encoding="utf-8")
 
 
 def graph_summary(model: onnx.ModelProto, written: ModelFile) -> dict[str, Any]:
@@ -55,32 +68,38 @@ def graph_summary(model: onnx.ModelProto, written: ModelFile) -> dict[str, Any]:
 
 
 def manifest_of(
-    checkpoint: Checkpoint,
-    model: onnx.ModelProto,
+    trained: Trained,
+    conversion: Conversion,
     name: str,
     max_batch: int,
     created: datetime,
     files: dict[str, FileRecord],
 ) -> Manifest:
-    """The manifest of a proved model; names, axes, types and versions are read from the graph itself."""
+    """The manifest of a proved model; names, axes, types, versions and precision are read from the graph itself."""
+    model = conversion.model
     custom = opset_of(model, DOMAIN)
     return Manifest(
         name=name,
-        family=checkpoint.config.family,
-        config=checkpoint.config.to_json(),
-        labels=checkpoint.labels,
-        preprocessing=checkpoint.preprocessing,
+        family=trained.family,
+        config=dict(trained.config),
+        labels=trained.labels,
+        preprocessing=trained.preprocessing,
         input=tensor_spec(model.graph.input[0]),
         output=tensor_spec(model.graph.output[0]),
         max_batch=max_batch,
         opset=opset_of(model, "") or 0,
         operators={} if custom is None else {DOMAIN: custom},
-        precision="fp32",
-        provenance=provenance_of(checkpoint, created),
-        # JSON has no NaN, and a metric that is none tells nothing.
-        metrics={key: number for key, number in checkpoint.metrics.items() if np.isfinite(number)},
+        precision=precision_of(model),  # type: ignore[arg-type]  # one of its words
+        kept_fp32=dict(conversion.kept),
+        provenance=provenance_of(trained, created),
+        metrics=finite(trained.metrics),
         files=files,
     )
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics that are numbers: JSON has no NaN, and a metric that is none tells nothing."""
+    return {key: number for key, number in metrics.items() if np.isfinite(number)}
 
 
 def opset_of(model: onnx.ModelProto, domain: str) -> int | None:

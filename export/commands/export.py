@@ -6,29 +6,21 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from gaussport.export.commands import precision
+from gaussport.export.commands.assumptions import assumptions
 from gaussport.export.commands.output import say, shown, write_json
+from gaussport.export.commands.reading_options import add_reading_arguments, wishes_from
 from gaussport.export.opsets import DEFAULT, HIGHEST, LOWEST
 from gaussport.export.wishes import DEFAULT_MAX_BATCH
 
-_ASSUMED = {
-    "preprocessing": (
-        "preprocessing, which the checkpoint does not state: {0.size[0]}×{0.size[1]}, {0.channels}, mean {0.mean}, "
-        "std {0.std}; if it was trained otherwise, answers are wrong: give its own in --config"
-    ),
-    "labels": "labels 0, 1, 2 …, which the checkpoint does not state: give them with --labels",
-}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a .safetensors file, or one from torch.save")
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint file or folder")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="BUNDLE", help="the folder, or the .zip, to write"
     )
     parser.add_argument("--name", help="the model's name on the server (default: the checkpoint's file name)")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="class labels, one a line or a JSON list")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="the model's configuration, when the checkpoint has none"
-    )
     parser.add_argument(
         "--max-batch",
         type=int,
@@ -42,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--external-data", action="store_true", help="keep the weights beside the graph, as is done above 2 GB anyway"
     )
+    precision.add_arguments(parser)
+    add_reading_arguments(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace the bundle at BUNDLE, in one step")
     parser.add_argument("--json", action="store_true", help="print the manifest and the report as JSON")
 
@@ -54,11 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.output,
         labels=arguments.labels,
         config_path=arguments.config,
+        wishes=wishes_from(arguments),
         name=arguments.name,
         max_batch=arguments.max_batch,
         opset=arguments.opset,
         external_data=arguments.external_data,
         overwrite=arguments.overwrite,
+        precision=precision.wish_of(arguments),
     )
     report = json.loads(bundle.read("report.json"))
     manifest = bundle.manifest
@@ -71,7 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"[bold]{path}[/bold]  {manifest.name}, {manifest.family}, {len(manifest.labels)} labels")
     say(f"equals PyTorch at batch {batches}: off by {worst['max_abs']:.1e} at most")
     say(f"tolerance {report['tolerance']['reason']}")
-    for name in manifest.provenance.assumed:
-        say(f"[yellow]assumed[/yellow] {escape(_ASSUMED[name].format(manifest.preprocessing))}")
+    precision.say_precision(report["precision"])
+    origin = manifest.provenance
+    if origin.weights_key or origin.weights != "raw":
+        words = "moving average" if origin.weights == "ema" else "trained parameters"
+        say(f"weights: the {words}{escape(f' under {origin.weights_key}' if origin.weights_key else '')}")
+    for line in assumptions(manifest):
+        say(f"[yellow]assumed[/yellow] {escape(line)}")
     say(f"next: gaussport serve {path}")
     return 0

@@ -18,7 +18,7 @@ from gaussport.export.precision.wish import PrecisionWish
 from gaussport.export.probes import Pixels, Question
 from gaussport.export.progress import Watch, unwatched
 from gaussport.export.proof import INLINED, Proof, sessions
-from gaussport.models.image.preprocess import Preprocessing
+from gaussport.export.trained import Trained
 
 _QUESTIONS = 4  # of those that failed, the smallest: a search asks them some dozens of times
 
@@ -39,13 +39,7 @@ def require_proof(
 
 
 def require_accuracy(
-    module: nn.Module,
-    written: ModelFile,
-    conversion: Conversion,
-    wish: PrecisionWish,
-    spec: Preprocessing,
-    labels: tuple[str, ...],
-    watch: Watch,
+    trained: Trained, written: ModelFile, conversion: Conversion, wish: PrecisionWish, watch: Watch
 ) -> tuple[Accuracy, ...]:
     """Accuracy on the wish's data of every way to run the model here; nothing when it names no data.
 
@@ -55,8 +49,8 @@ def require_accuracy(
     """
     if wish.data is None:
         return ()
-    pictures = labelled(wish.data, spec, labels)
-    reference = classes_of(_in_torch(module), pictures, watch, "PyTorch on the labelled pictures")
+    pictures = labelled(wish.data, trained.preprocessing, trained.labels)
+    reference = classes_of(_in_torch(trained.module), pictures, watch, "PyTorch on the labelled pictures")
     found = tuple(
         compared(name, pictures, reference, classes_of(runner.run, pictures, watch, f"the model on them, {name}"))
         for name, runner in sessions(written).items()

@@ -18,8 +18,8 @@ HEADROOM = 2
 
 
 def overflowing(model: onnx.ModelProto, format: Format, batches: Iterable[NDArray[np.float32]]) -> dict[str, str]:
-    """The layers of a float32 model that cannot be in `format`, and why: a weight is beyond the format's end, or a number that
-    is read or made while `batches` run comes within `HEADROOM` of it or is not finite."""
+    """The layers of a float32 model that cannot be in `format`, and why: a weight is beyond the format's end, or a number
+    that is read or made while `batches` run comes within `HEADROOM` of it or is not finite."""
     found = layers(gs.import_onnx(model))
     reasons = {name: reason for name, nodes in found.items() if (reason := _weight(nodes, format))}
     tensors = {name: _variables(nodes) for name, nodes in found.items() if name not in reasons}
