@@ -49,7 +49,7 @@ def configure(settings: Settings) -> None:
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else plain)
     root.addHandler(handler)
     root.setLevel(settings.log_level.upper())
-    for chatty in ("PIL", "asyncio", "urllib3", "opentelemetry"):
+    for chatty in ("PIL", "asyncio", "uvicorn", "urllib3", "opentelemetry"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     silence_pillow()
 

@@ -46,13 +46,16 @@ class Repository:
 
     paths: Sequence[Path]
     _known: dict[Path, Entry] = field(default_factory=dict)
+    _models_dirs: set[Path] = field(default_factory=set)
 
     def scan(self) -> list[Entry]:
         """Every bundle found, models in the order of the paths and of their names, newest version first.
         UsageError when two bundles claim one name and version, or a path holds no model at all."""
         found: dict[tuple[str, str], Entry] = {}
         for path in self.paths:
-            entries = list(_in_models_dir(path)) if _is_models_dir(path) else [self._named(path)]
+            if path not in self._models_dirs and _holds_versions(path):
+                self._models_dirs.add(path)  # and stays one when its last model goes
+            entries = list(_in_models_dir(path)) if path in self._models_dirs else [self._named(path)]
             for entry in entries:
                 other = found.get((entry.name, entry.version))
                 if other is not None:
@@ -63,6 +66,10 @@ class Repository:
                 found[entry.name, entry.version] = entry
         order = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in found))}
         return sorted(found.values(), key=lambda entry: (order[entry.name], -int(entry.version)))
+
+    def has(self, name: str) -> bool:
+        """Whether a models directory still has a folder for this model, be it empty."""
+        return any((path / name).is_dir() for path in self._models_dirs)
 
     def _named(self, path: Path) -> Entry:
         fingerprint = fingerprint_of(path)
@@ -92,12 +99,9 @@ def _stat(file: Path, root: Path) -> tuple[str, int, int, int]:
     return (str(file.relative_to(root)), facts.st_size, facts.st_mtime_ns, facts.st_ino)
 
 
-def _is_models_dir(path: Path) -> bool:
+def _holds_versions(path: Path) -> bool:
     """A folder that is no bundle itself and whose subfolders have versions."""
-    if not path.is_dir() or (path / MANIFEST_FILE).exists():
-        return False
-    # Some other folder is tried as a bundle, which says best what is wrong with it.
-    return not any(path.iterdir()) or any(_versions(folder) for folder in _models(path))
+    return path.is_dir() and not (path / MANIFEST_FILE).exists() and any(_versions(folder) for folder in _models(path))
 
 
 def _models(path: Path) -> list[Path]:

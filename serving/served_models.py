@@ -197,6 +197,8 @@ class ServedModels:
 
     def _forget_all_but(self, entries: list[Entry]) -> None:
         for name in set(self._models) - {entry.name for entry in entries}:
+            if self._repository.has(name):
+                continue
             for version in list(self._models[name]):
                 self._let_go((name, version), _GONE)
         there = {(entry.name, entry.version) for entry in entries}

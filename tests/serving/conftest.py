@@ -44,9 +44,11 @@ class Server:
         return httpx.Client(base_url=self.url, trust_env=False, timeout=30, **options)  # type: ignore[arg-type]
 
 
-def write_tiny(destination: Path, name: str = "tiny", batch: str | int = "batch", slow_loops: int = 0) -> Path:
-    """Write the bundle. `slow_loops` repeats a matmul, for tests in which requests must pile up."""
-    rng = np.random.default_rng(0)
+def write_tiny(
+    destination: Path, name: str = "tiny", batch: str | int = "batch", slow_loops: int = 0, seed: int = 0
+) -> Path:
+    """Write the bundle; another `seed` is another model. `slow_loops` repeats a matmul, so that requests pile up."""
+    rng = np.random.default_rng(seed)
     size = 3 * SIDE * SIDE
     weights = onnx.numpy_helper.from_array(rng.normal(0, 0.2, (size, len(LABELS))).astype(np.float32), "weights")
     nodes = [onnx.helper.make_node("Flatten", ["pixels"], ["flat"])]
@@ -93,6 +95,7 @@ def write_tiny(destination: Path, name: str = "tiny", batch: str | int = "batch"
             files=files,
         )
 
+    destination.parent.mkdir(parents=True, exist_ok=True)
     with writing_bundle(destination) as draft:
         (draft.folder / "model.onnx").write_bytes(model.SerializeToString())
         draft.finish(manifest)
