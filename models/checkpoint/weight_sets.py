@@ -80,10 +80,10 @@ def _places(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str,
             found.append((path, EMA if average else RAW, inner))
     if found:
         yield from found
-    elif any(_is_tensor(value) for value in content.values()):
-        yield "", RAW, {key: value for key, value in content.items() if _is_tensor(value)}
     elif content and all(_is_tensor(leaf) for _, leaf in _leaves(content)):
         yield "", RAW, content
+    elif any(_is_tensor(value) for value in content.values()):
+        yield "", RAW, {key: value for key, value in content.items() if _is_tensor(value)}
     else:
         for key, value in content.items():
             if isinstance(key, str) and isinstance(value, Mapping) and not any(w in key.lower() for w in _NOT_WEIGHTS):
