@@ -16,7 +16,7 @@ from gaussport.export.bundle.engines import BUILDERS
 from gaussport.onnx_runtime import onnxruntime
 
 REGISTER = "gaussport_register_plugins"
-"""`int32_t (void* (*getPluginRegistry)())` of the plugin library; 0 means that our creators are registered."""
+"""`int32_t (void* (*getPluginRegistry)(), int32_t major)` of the plugin library; 0: our creators are registered."""
 
 
 @dataclass(frozen=True)
@@ -83,5 +83,5 @@ def register_plugins(tensorrt: ctypes.CDLL, plugins: Path) -> None:
     except (OSError, AttributeError) as error:
         raise ServingError(f"the plugin library {plugins.name} cannot be loaded: {error}; build the engine again") from error
     registry = ctypes.cast(tensorrt.getPluginRegistry, ctypes.c_void_p)
-    if (code := register(registry)) != 0:
+    if (code := register(registry, tensorrt.getInferLibMajorVersion())) != 0:
         raise ServingError(f"TensorRT refuses the plugin library {plugins.name} (code {code}): build the engine again")

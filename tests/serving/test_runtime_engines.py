@@ -49,7 +49,7 @@ int getInferLibMinorVersion(void) { return 16; }
 int getInferLibPatchVersion(void) { return 1; }
 """
 PLUGINS = """
-int gaussport_register_plugins(void *(*registry)(void)) { ++*(int *)registry(); return CODE; }
+int gaussport_register_plugins(void *(*registry)(void), int major) { ++*(int *)registry(); return major == 10 ? CODE : 99; }
 """
 
 
