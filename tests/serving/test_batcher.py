@@ -1,18 +1,21 @@
 """The batcher alone, with a model of our own: what it batches, whom it answers, whom it turns away."""
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gaussport.serving.batcher import Batcher, BatchLimits, Place
 from gaussport.serving.errors import RequestError
-from gaussport.serving.waiting import Answer
+from gaussport.serving.waiting import Answer, Waiting
 
 Rows = NDArray[np.float32]
 LATER = 60.0
@@ -320,3 +323,98 @@ def test_the_rows_of_an_answer_must_fit_its_place() -> None:
             assert isinstance(place, Place)
 
     scenario(body)
+
+
+def test_a_fixed_size_sees_padding_and_nobody_else_does() -> None:
+    async def body(batcher: Batcher, model: Model) -> None:
+        seen: list[Rows] = []
+
+        def run(found: Rows) -> Rows:
+            seen.append(found.copy())
+            return np.stack([found[:, 0], found[:, 0] + 100], axis=1)
+
+        batcher.run = run
+        answer = await ask(batcher, 7, 8, 9)  # leaves numbers in the buffer
+        assert answer.logits.tolist() == [[7, 107], [8, 108], [9, 109]]
+        answers = await asyncio.gather(ask(batcher, 1), ask(batcher, 2))
+        assert [answer.logits.tolist() for answer in answers] == [[[1, 101]], [[2, 102]]]
+        assert [len(rows) for rows in seen] == [4, 2]
+        assert seen[0][:, 0].tolist() == [7, 8, 9, 0]
+        await ask(batcher, 3)
+        assert seen[-1][:, 0].tolist() == [3, 0]
+
+    scenario(body, max_delay_ms=50, sizes=(2, 4))
+
+
+def test_only_real_rows_are_checked() -> None:
+    async def body(batcher: Batcher, model: Model) -> None:
+        checked: list[int] = []
+        batcher.check = lambda logits: checked.append(len(logits))
+        await ask(batcher, 1, 2, 3)
+        assert (model.sizes, checked) == ([4], [3])
+
+    scenario(body, sizes=(4,))
+
+
+def test_a_batch_of_one_whole_request_is_not_copied() -> None:
+    async def body(batcher: Batcher, model: Model) -> None:
+        own = rows(1, 2, 3)
+        shared: list[bool] = []
+
+        def run(found: Rows) -> Rows:
+            shared.append(np.shares_memory(found, own))
+            return found
+
+        batcher.run = run
+        with batcher.place(3) as place:
+            await place.answer(own, batcher.clock() + LATER)
+        assert shared == [True]
+
+    scenario(body)
+
+
+class Arrival(NamedTuple):
+    """Requests that come in before a batch is formed."""
+
+    urgent: list[int]
+    normal: list[int]
+
+
+arrivals = st.lists(
+    st.builds(Arrival, st.lists(st.integers(1, 6), max_size=4), st.lists(st.integers(1, 6), max_size=2)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(arrivals=arrivals, max_batch=st.integers(1, 8))
+def test_nobody_starves_and_rows_come_back_in_order(arrivals: list[Arrival], max_batch: int) -> None:
+    """Whatever comes: the normal request at the head of its queue is in one of the next five batches, the urgent go
+    first in the other four, every row is run once, and no batch is larger than it may be."""
+
+    async def play() -> None:
+        batcher = Batcher(lambda found: found, BatchLimits(max_batch, 0, 10_000))
+        loop = asyncio.get_running_loop()
+        run: list[tuple[int, int]] = []
+        names = itertools.count()
+        passed_over = 0
+        for arrival in [*arrivals, *[Arrival([max_batch], [])] * 60]:
+            for queue, sizes in ((batcher._urgent, arrival.urgent), (batcher._normal, arrival.normal)):
+                for size in sizes:
+                    found = np.full((size, 1), next(names), np.float32)
+                    queue.append(Waiting(found, LATER * 1e9, 0.0, Place(batcher, size), loop.create_future()))
+            urgent, normal = bool(batcher._urgent), list(batcher._normal)
+            parts = batcher._form()
+            assert 0 < sum(part.count for part in parts) <= max_batch or not (urgent or normal)
+            run += [(int(part.rows[0, 0]), part.start + row) for part in parts for row in range(part.count)]
+            if normal and not any(part.request is normal[0] for part in parts):
+                passed_over += 1
+            else:
+                passed_over = 0
+            assert passed_over <= 4
+        assert len(run) == len(set(run))
+        assert not batcher._normal or len(run) >= 60 * max_batch
+        for name, group in itertools.groupby(sorted(run, key=lambda entry: entry[0]), key=lambda entry: entry[0]):
+            assert [row for _, row in group] == list(range(sum(entry[0] == name for entry in run)))
+
+    asyncio.run(play())
