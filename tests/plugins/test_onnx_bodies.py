@@ -240,4 +240,4 @@ def test_filters_of_a_fixed_field_are_folded(filter_operands: Operands, tmp_path
     onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     left = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
     assert left.count("MatMul") == 2
-    assert set(left) <= {"MatMul", "Transpose", "Reshape", "Cast"}
+    assert set(left) <= {"MatMul", "Transpose", "Reshape", "Unsqueeze", "Cast"}
