@@ -34,28 +34,35 @@ def build_library(cache_folder: Path | None = None) -> Path:
     Raises:
         ExportError: cmake or a compiler or headers are missing, or the build fails; nothing half-built is kept.
     """
-    return build(PLUGINS / "tensorrt" / "cpp", PLUGINS, LIBRARY, cache_folder)
+    project = PLUGINS / "tensorrt" / "cpp"
+    return build(project, [PLUGINS], [LIBRARY], cache_folder) / LIBRARY
 
 
-def build(project: Path, sources: Path, product: str, cache_folder: Path | None = None, flags: Sequence[str] = ()) -> Path:
-    """Build one product of a CMake project with the headers' folders given; see `build_library`.
+def build(
+    project: Path,
+    sources: Sequence[Path],
+    products: Sequence[str],
+    cache_folder: Path | None = None,
+    flags: Sequence[str] = (),
+) -> Path:
+    """Build products of a CMake project, with the headers' folders given, and return the folder that holds them.
 
     Args:
         project: folder of the CMakeLists.txt.
-        sources: folder whose C++ and CMake files decide whether the product must be built again.
+        sources: folders whose C++ and CMake files decide whether the products must be built again.
+        products: names of the files to keep; all are made, or none.
         flags: further words for cmake's configuration, such as ``-DGAUSSPORT_SANITIZE=ON``.
     """
     cache_root = cache_folder or default_cache()
-    compiler = _compiler()
     words = [
         f"-DTENSORRT_INCLUDE_DIR={tensorrt_headers(cache_root)}",
         f"-DCUDA_INCLUDE_DIR={cuda_headers(cache_root)}",
-        f"-DCMAKE_CXX_COMPILER={compiler}",
+        f"-DCMAKE_CXX_COMPILER={_compiler()}",
         *flags,
     ]
-    target = cache_root / "libraries" / _key(sorted({project, sources}), words) / product
-    if not target.is_file():
-        _build(project, words, target)
+    target = cache_root / "libraries" / _key(sources, [*words, *products])
+    if not target.is_dir():
+        _build(project, words, products, target)
     return target
 
 
@@ -85,23 +92,31 @@ def _key(folders: Sequence[Path], words: Sequence[str]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _build(project: Path, words: Sequence[str], target: Path) -> None:
+def _build(project: Path, words: Sequence[str], products: Sequence[str], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
+    jobs = str(len(os.sched_getaffinity(0)))
+    targets = [product.removeprefix("lib").removesuffix(".so") for product in products]
     with tempfile.TemporaryDirectory(prefix=".build-", dir=target.parent) as folder:
-        jobs = str(len(os.sched_getaffinity(0)))
         for command in (
             ["cmake", "-S", str(project), "-B", folder, "-G", "Unix Makefiles", *words],
-            ["cmake", "--build", folder, "--parallel", jobs, "--target", _target(target.name)],
+            ["cmake", "--build", folder, "--parallel", jobs, "--target", *targets],
         ):
             answer = subprocess.run(command, capture_output=True, text=True)
             if answer.returncode:
-                log = target.parent / "build.log"
-                log.write_text(answer.stdout + answer.stderr)
-                lines = [line for line in (answer.stderr or answer.stdout).splitlines() if "rror" in line]
-                reason = lines[0].strip() if lines else f"{' '.join(command[:2])} ended with {answer.returncode}"
-                raise ExportError(f"{target.name} cannot be built: {reason} (the whole output is in {log})")
-        Path(folder, target.name).replace(target)
+                raise ExportError(_failure(command, answer, target.with_suffix(".log")))
+        kept = Path(folder, "kept")
+        kept.mkdir()
+        for product in products:
+            Path(folder, product).replace(kept / product)
+        try:
+            kept.rename(target)
+        except OSError:  # another process was first
+            if not target.is_dir():
+                raise
 
 
-def _target(file: str) -> str:
-    return file.removeprefix("lib").removesuffix(".so")
+def _failure(command: Sequence[str], answer: "subprocess.CompletedProcess[str]", log: Path) -> str:
+    log.write_text(answer.stdout + answer.stderr)
+    lines = [line.strip() for line in (answer.stderr or answer.stdout).splitlines() if "error" in line.lower()]
+    reason = lines[0] if lines else f"{' '.join(command[:2])} ended with {answer.returncode}"
+    return f"the TensorRT plugins cannot be built: {reason} (the whole output is in {log})"

@@ -40,18 +40,19 @@ public:
 private:
     struct Functions
     {
-        decltype(&cuGetErrorName) getErrorName;
-        decltype(&cuGetErrorString) getErrorString;
-        decltype(&cuCtxGetCurrent) ctxGetCurrent;
-        decltype(&cuCtxGetDevice) ctxGetDevice;
+        CUresult (*getErrorName)(CUresult, char const**);
+        CUresult (*getErrorString)(CUresult, char const**);
+        CUresult (*ctxGetCurrent)(CUcontext*);
+        CUresult (*ctxGetDevice)(CUdevice*);
         CUresult (*ctxPushCurrent)(CUcontext);
         CUresult (*ctxPopCurrent)(CUcontext*);
-        decltype(&cuDeviceGetAttribute) deviceGetAttribute;
-        decltype(&cuModuleLoadDataEx) moduleLoadDataEx;
-        decltype(&cuModuleUnload) moduleUnload;
-        decltype(&cuModuleGetFunction) moduleGetFunction;
-        decltype(&cuFuncSetAttribute) funcSetAttribute;
-        decltype(&cuLaunchKernel) launchKernel;
+        CUresult (*deviceGetAttribute)(int*, CUdevice_attribute, CUdevice);
+        CUresult (*moduleLoadDataEx)(CUmodule*, void const*, unsigned int, CUjit_option*, void**);
+        CUresult (*moduleUnload)(CUmodule);
+        CUresult (*moduleGetFunction)(CUfunction*, CUmodule, char const*);
+        CUresult (*funcSetAttribute)(CUfunction, CUfunction_attribute, int);
+        CUresult (*launchKernel)(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+            unsigned int, unsigned int, CUstream, void**, void**);
     };
 
     explicit Driver(void* library);
