@@ -10,18 +10,17 @@ from gaussport.errors import ExportError
 from gaussport.export.model_file import ModelFile
 from gaussport.onnx_runtime import onnxruntime
 
-CPU = "CPUExecutionProvider"
+_PROVIDER = "CPUExecutionProvider"
 _FATAL = 4  # ONNX Runtime's log severity; what is wrong arrives as an exception, once
 
 
 class Session:
     """A model that runs: pixels [batch, C, height, width] → logits [batch, classes].
 
-    Files beside the model are handed over as bytes that were read and checked before: ONNX Runtime opens no path. With
-    another `provider` than the CPU, a session that ONNX Runtime would run elsewhere is an error.
+    Files beside the model are handed over as bytes that were read and checked before: ONNX Runtime opens no path.
     """
 
-    def __init__(self, model: bytes | ModelFile, provider: str = CPU) -> None:
+    def __init__(self, model: bytes | ModelFile) -> None:
         file = model if isinstance(model, ModelFile) else ModelFile(model)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
@@ -32,11 +31,11 @@ class Session:
             sizes = [memoryview(content).nbytes for content in file.beside.values()]
             options.add_external_initializers_from_files_in_memory(list(file.beside), list(file.beside.values()), sizes)
         try:
-            self._session = onnxruntime.InferenceSession(file.graph, options, providers=[provider])
+            self._session = onnxruntime.InferenceSession(file.graph, options, providers=[_PROVIDER])
         except Exception as error:  # its exceptions share no base class of their own
             raise ExportError(f"ONNX Runtime {onnxruntime.__version__} refuses the model: {first_line(error)}") from error
-        if self._session.get_providers()[0] != provider:
-            raise ExportError(f"ONNX Runtime chose {self._session.get_providers()} although {provider} was asked for")
+        if self._session.get_providers() != [_PROVIDER]:
+            raise ExportError(f"ONNX Runtime chose {self._session.get_providers()} although {_PROVIDER} was asked for")
         self.input = self._session.get_inputs()[0].name
         self._half = self._session.get_inputs()[0].type == "tensor(float16)"
         self.outputs = [output.name for output in self._session.get_outputs()]

@@ -1,18 +1,13 @@
-"""The bundle's engines as further models to compare: an engine runs through the ONNX model that wraps it (EPContext), in
-a session of the execution provider that it was built for, or it is named with the reason why it cannot run here."""
+"""The bundle's engines as further models to compare, each run as the server would run it or named with the reason why
+this machine cannot run it."""
 
 from dataclasses import dataclass
 
+from gaussport.as_served import ServedEngine
 from gaussport.errors import GaussportError
-from gaussport.export.bundle.engines import CONTEXT_FILE, ENGINES_FOLDER
+from gaussport.export.bundle.engines import ENGINES_FOLDER
 from gaussport.export.bundle.store import Bundle
-from gaussport.export.model_file import ModelFile
 from gaussport.export.proof import Runs
-from gaussport.export.session import Session
-from gaussport.onnx_runtime import onnxruntime
-
-PROVIDERS = {"tensorrt-rtx": "NvTensorRTRTXExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
-"""Which execution provider runs the engines of a builder."""
 
 
 @dataclass(frozen=True)
@@ -27,18 +22,9 @@ def engines(bundle: Bundle) -> tuple[dict[str, Runs], tuple[Absent, ...]]:
     """The engines that run on this machine, and those that do not."""
     running: dict[str, Runs] = {}
     absent: list[Absent] = []
-    for name, record in bundle.manifest.engines.items():
+    for name in bundle.manifest.engines:
         try:
-            running[f"{ENGINES_FOLDER}/{name}"] = _opened(bundle, name, PROVIDERS[record.builder])
+            running[f"{ENGINES_FOLDER}/{name}"] = ServedEngine(bundle, name)
         except GaussportError as error:
             absent.append(Absent(f"{ENGINES_FOLDER}/{name}", str(error)))
     return running, tuple(absent)
-
-
-def _opened(bundle: Bundle, name: str, provider: str) -> Session:
-    if provider not in onnxruntime.get_available_providers():
-        raise GaussportError(
-            f"its execution provider {provider} is not in this ONNX Runtime {onnxruntime.__version__}: verify it on a "
-            "machine with gaussport[gpu]"
-        )
-    return Session(ModelFile(bundle.read(f"{ENGINES_FOLDER}/{name}/{CONTEXT_FILE}")), provider)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gaussport.export.verification.report.words import measures, percent, verdict
+from gaussport.export.verification.report.words import beside, measures, percent, verdict
 
 _SHOWN = 50  # changed pictures that the text lists; the JSON has all
 
@@ -16,7 +16,7 @@ def markdown(document: Mapping[str, Any], sheet: str | None) -> str:
     for proof in document.get("proofs", {}).values():
         lines += [
             "",
-            f"## Against {_text(proof['reference'])}",
+            f"## Beside {_text(beside(proof))}",
             "",
             f"Tolerance: {_text(proof['tolerance']['reason'])}.",
             "",

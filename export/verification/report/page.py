@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gaussport.export.verification.report.histogram_svg import histogram_svg
-from gaussport.export.verification.report.words import measures, percent, verdict
+from gaussport.export.verification.report.words import beside, measures, percent, verdict
 
 _SHOWN = 200  # changed pictures that the page lists; the JSON has all
 
@@ -68,11 +68,16 @@ def _proof(proof: Mapping[str, Any]) -> str:
     tolerance = proof["tolerance"]
     share = tolerance["absolute"] / tolerance["scale"] if tolerance["scale"] else 0.0
     drawings = [
-        f"<h3>{_text(name)}</h3>{histogram_svg(name, histogram, proof['histogram edges'], share)}"
+        f"<h3>{_text(name)}</h3>"
+        + (
+            histogram_svg(name, histogram, proof["histogram edges"], share)
+            if any(histogram["counts"])
+            else f"<p>{histogram['zeros']:,} logits equal to the bit, {histogram['lost']:,} not finite.</p>"
+        )
         for name, histogram in proof["histograms"].items()
     ]
     return (
-        f"<h2>Against {_text(proof['reference'])}</h2><p>Tolerance: {_text(tolerance['reason'])}.</p>"
+        f"<h2>Beside {_text(beside(proof))}</h2><p>Tolerance: {_text(tolerance['reason'])}.</p>"
         + _table(["model", "batch", *columns], rows)
         + "".join(drawings)
     )

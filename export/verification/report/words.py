@@ -3,12 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gaussport.export.proof import AS_WRITTEN
+
 
 def verdict(document: Mapping[str, Any]) -> str:
     """One line: the bundle's name, and whether every check passed."""
     name = document.get("model", {}).get("name", document["bundle"])
     failed = [finding["check"] for finding in document["findings"] if finding["result"] == "FAILED"]
     return f"{name}: verified" if document["ok"] else f"{name}: NOT verified, {', '.join(failed)} failed"
+
+
+def beside(proof: Mapping[str, Any]) -> str:
+    """What a proof's models were compared with."""
+    return "the model as written" if proof["reference"] == AS_WRITTEN else str(proof["reference"])
 
 
 def measures() -> dict[str, Callable[[Mapping[str, Any]], str]]:
