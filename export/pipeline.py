@@ -3,9 +3,9 @@
 Cheap refusals come first; torch is imported when only work is left.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gaussport.errors import BundleError
 from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
@@ -23,8 +23,11 @@ from gaussport.export.wishes import (
 )
 from gaussport.models.checkpoint.container import located
 from gaussport.models.checkpoint.wishes import Wishes
+from gaussport.models.image.preprocess import Preprocessing
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from gaussport.export.trained import Trained
 
 
@@ -35,6 +38,7 @@ def export_checkpoint(
     labels: Path | None = None,
     config_path: Path | None = None,
     wishes: Wishes | None = None,
+    model: str | None = None,
     name: str | None = None,
     max_batch: int = DEFAULT_MAX_BATCH,
     opset: int = DEFAULT,
@@ -44,7 +48,8 @@ def export_checkpoint(
 ) -> Bundle:
     """Write the bundle of the checkpoint at `checkpoint_path` to `destination`, a folder or a `.zip`.
 
-    `labels` is a file with one label a line or a JSON list, and `wishes` say how to read the checkpoint. The bundle is
+    `labels` is a file with one label a line or a JSON list, and `wishes` say how to read the checkpoint. With `model`, a
+    `package.module:factory`, its weights are those of the module that the factory makes. The bundle is
     proved against PyTorch up to `max_batch`. Weights lie beside the graph, in `model.onnx.data`, with `external_data` or
     when one file cannot hold them. Without a `precision` the model is float32.
 
@@ -66,7 +71,49 @@ def export_checkpoint(
         located(checkpoint_path)  # what no checkpoint begins with is refused before torch is imported
         from gaussport.export import work
 
+        if model is not None:
+            return work.read_module(checkpoint_path, model, config_path, chosen_labels, wishes)
         return work.trained_classifier(work.read_checkpoint(checkpoint_path, config_path, chosen_labels, wishes))
+
+    return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, precision or PrecisionWish())
+
+
+def export_module(
+    module: "nn.Module",
+    destination: Path,
+    preprocessing: Preprocessing,
+    *,
+    labels: Sequence[str] | None = None,
+    config: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    max_batch: int = DEFAULT_MAX_BATCH,
+    opset: int = DEFAULT,
+    external_data: bool = False,
+    overwrite: bool = False,
+    precision: PrecisionWish | None = None,
+) -> Bundle:
+    """Write the bundle of any module that maps pixels [batch, C, height, width], as `preprocessing` makes them, to logits
+    [batch, classes], with or without our attention layers in it.
+
+    The module is traced in eval mode and given back as it was. `labels` are one for each class, `config` is what the bundle
+    says of the module, and `name` is its name on the server, else its class's. The rest is as for `export_checkpoint`.
+
+    Raises:
+        UsageError: a wish cannot be fulfilled, or the destination cannot be written.
+        ConfigurationError: the labels do not fit.
+        ExportError: it cannot be turned into a model; ProofError: it can, but the answers differ.
+        BundleError: writing failed.
+    """
+    check_opset(opset)
+    check_max_batch(max_batch)
+    (precision or PrecisionWish()).check()
+    check_plain(destination)
+    chosen_name = model_name(name, Path(type(module).__name__))
+
+    def read() -> "Trained":
+        from gaussport.export import work
+
+        return work.trained_module(module, preprocessing, labels, config=config)
 
     return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, precision or PrecisionWish())
 

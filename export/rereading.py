@@ -1,15 +1,42 @@
 """Read a bundle's checkpoint again as it was read for the bundle: which weights, which names, which settled values."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from gaussport.errors import GaussportError
-from gaussport.export.bundle.manifest import Manifest
+from gaussport.errors import GaussportError, UsageError
+from gaussport.export.bundle.manifest import MANIFEST_FILE, Manifest
+from gaussport.export.own_module import FAMILY, read_module
+from gaussport.export.trained import Trained, trained_classifier
+from gaussport.models.checkpoint import read_checkpoint
 from gaussport.models.checkpoint.opening import hash_of
 from gaussport.models.checkpoint.stated import statement_of
 from gaussport.models.checkpoint.wishes import Wishes, renames
+from gaussport.models.image.wishes import PictureWishes
 
 
-def wishes_of(manifest: Manifest, checkpoint: Path) -> Wishes:
+def read_again(manifest: Manifest, checkpoint: Path, config: Path | None, model: str | None) -> Trained:
+    """The module with the weights of `checkpoint`, read as they were for the bundle; of another file than the bundle was
+    made of, what that file says, and of the bundle only what it leaves open. `model` is the factory of a module of the
+    caller's own: the one that the bundle names is never imported.
+
+    Raises:
+        UsageError: it is such a bundle and no factory is given, or the other way round.
+        CheckpointError, ConfigurationError: the checkpoint cannot be used.
+        ExportError: the module cannot be made.
+    """
+    wishes = _wishes_of(manifest, checkpoint)
+    if (manifest.family == FAMILY) != (model is not None):
+        named = manifest.config.get("module", "a module")
+        cure = f"it was made from {named}, give that with --model" if model is None else "leave --model out"
+        raise UsageError(f"the bundle is of the family {manifest.family}: {cure}")
+    if model is None:
+        return trained_classifier(read_checkpoint(checkpoint, config, None, wishes))
+    document = manifest.preprocessing.model_dump(mode="json")
+    pictures = PictureWishes(document=document, document_name=MANIFEST_FILE)
+    return read_module(checkpoint, model, config, None, replace(wishes, known={}, pictures=pictures))
+
+
+def _wishes_of(manifest: Manifest, checkpoint: Path) -> Wishes:
     """The wishes that lead to the bundle's weights when `checkpoint` is the file it was made of; of another file, only
     what the bundle knows of the model, for what that file leaves open."""
     origin = manifest.provenance

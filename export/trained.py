@@ -1,10 +1,12 @@
 """What an export starts from: a module with its weights, and everything that a bundle says of it."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from gaussport.models.checkpoint.building import build_classifier
 from gaussport.models.checkpoint.contents import Checkpoint
@@ -31,6 +33,19 @@ class Trained:
     stored_dtypes: tuple[str, ...] = ("float32",)
     assumed: tuple[str, ...] = ()
     resized_from: tuple[int, int] | None = None
+
+    @property
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self.module.state_dict())
+
+
+def hash_of_weights(module: nn.Module) -> str:
+    """SHA-256 of names, dtypes, shapes and numbers: what stands for a file's hash when there is no file."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def trained_classifier(checkpoint: Checkpoint) -> Trained:

@@ -13,6 +13,7 @@ import onnx.helper
 from gaussport.export.bundle.manifest import REPORT_FILE, FileRecord, Manifest, TensorSpec
 from gaussport.export.model_file import ModelFile, write_model
 from gaussport.export.onnx_export import export_onnx
+from gaussport.export.own_module import read_module, trained_module
 from gaussport.export.precision.census import precision_of
 from gaussport.export.precision.conversion import Conversion, convert
 from gaussport.export.precision.judgement import require_accuracy, require_proof
@@ -35,11 +36,13 @@ __all__ = [
     "precision_of",
     "prove",
     "read_checkpoint",
+    "read_module",
     "record_of",
     "require_accuracy",
     "require_proof",
     "tensor_spec",
     "trained_classifier",
+    "trained_module",
     "write_model",
     "write_reports",
 ]

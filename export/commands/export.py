@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     precision.add_arguments(parser)
     add_reading_arguments(parser)
+    parser.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that makes a module of your own")
     parser.add_argument("--overwrite", action="store_true", help="replace the bundle at BUNDLE, in one step")
     parser.add_argument("--json", action="store_true", help="print the manifest and the report as JSON")
 
@@ -49,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         labels=arguments.labels,
         config_path=arguments.config,
         wishes=wishes_from(arguments),
+        model=arguments.model,
         name=arguments.name,
         max_batch=arguments.max_batch,
         opset=arguments.opset,

@@ -16,6 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="the folder or .zip to verify")
     parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="compare with this checkpoint in PyTorch")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the checkpoint's configuration, when it has none")
+    parser.add_argument(
+        "--model", metavar="PACKAGE.MODULE:FACTORY", help="what makes the checkpoint's module, if it is your own"
+    )
     parser.add_argument("--against", type=Path, metavar="BUNDLE", help="compare with this other bundle, say the fp32 one")
     pictures = f"labelled pictures, laid out as label/picture, or {MNIST} for its held-out digits"
     parser.add_argument("--data", metavar="FOLDER", help=pictures)
@@ -31,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    wish = VerifyWish(arguments.checkpoint, arguments.config, arguments.against, arguments.data, arguments.max_drop)
+    wish = VerifyWish(
+        arguments.checkpoint, arguments.config, arguments.against, arguments.data, arguments.max_drop, arguments.model
+    )
     wish.check()
     check_plain(arguments.bundle)
     time = creation_time()

@@ -58,9 +58,9 @@ def pytorch_agrees(subject: Subject) -> str:
             f"{checkpoint.source} takes pictures of {checkpoint.preprocessing.tensor_shape} but the bundle of "
             f"{manifest.preprocessing.tensor_shape}: this is another model's checkpoint"
         )
-    if checkpoint.config.classes != len(manifest.labels):
+    if len(checkpoint.labels) != len(manifest.labels):
         raise BundleError(
-            f"{checkpoint.source} knows {checkpoint.config.classes} classes but the bundle has {len(manifest.labels)} "
+            f"{checkpoint.source} knows {len(checkpoint.labels)} classes but the bundle has {len(manifest.labels)} "
             "labels: this is another model's checkpoint"
         )
     proof = prove_runners(subject.classifier, subject.runners, subject.questions, manifest.precision, manifest.output.name)

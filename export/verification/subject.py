@@ -8,6 +8,7 @@ from functools import cached_property
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from torch import nn
 
 from gaussport.errors import BundleError
 from gaussport.export.bundle.manifest import DATA_FILE, MODEL_FILE
@@ -17,12 +18,12 @@ from gaussport.export.model_file import ModelFile
 from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.progress import Watch, unwatched
 from gaussport.export.proof import PYTORCH, InPyTorch, Proof, Remembered, Runs, sessions
+from gaussport.export.rereading import read_again
+from gaussport.export.trained import Trained
 from gaussport.export.verification.engines import Absent, engines
 from gaussport.export.verification.measurement import Measurement
 from gaussport.export.verification.photographs import photographs
 from gaussport.export.verification.wish import VerifyWish
-from gaussport.models.checkpoint import Checkpoint, build_classifier, read_checkpoint
-from gaussport.models.classifier import Classifier
 
 
 @dataclass
@@ -80,15 +81,15 @@ class Subject:
         return engines(self.bundle)
 
     @cached_property
-    def original(self) -> Checkpoint:
-        """The checkpoint to compare with."""
+    def original(self) -> Trained:
+        """The checkpoint to compare with, read as it was for the bundle."""
         assert self.wish.checkpoint is not None
-        return read_checkpoint(self.wish.checkpoint, self.wish.config)
+        return read_again(self.bundle.manifest, self.wish.checkpoint, self.wish.config, self.wish.model)
 
     @cached_property
-    def classifier(self) -> Classifier:
+    def classifier(self) -> nn.Module:
         """The checkpoint's classifier, in PyTorch."""
-        return build_classifier(self.original)
+        return self.original.module
 
     @cached_property
     def other(self) -> Subject:

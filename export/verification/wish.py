@@ -20,6 +20,8 @@ class VerifyWish:
     against: Path | None = None
     data: str | None = None
     max_drop: float = DEFAULT_MAX_DROP
+    model: str | None = None
+    """`package.module:factory` for the checkpoint of a module of the caller's own."""
 
     def check(self) -> None:
         """Raise a UsageError unless the parts fit together and the folder exists."""
@@ -27,6 +29,8 @@ class VerifyWish:
             raise UsageError("a bundle is held against one reference: give --checkpoint or --against, not both")
         if self.config is not None and self.checkpoint is None:
             raise UsageError("--config describes a checkpoint, and there is none: give it with --checkpoint")
+        if self.model is not None and self.checkpoint is None:
+            raise UsageError("--model makes the module of a checkpoint, and there is none: give it with --checkpoint")
         if not 0 <= self.max_drop <= 100:
             raise UsageError(f"--max-drop is {self.max_drop:g} but must be from 0 to 100 percentage points")
         if self.data is not None and self.data != MNIST and not Path(self.data).is_dir():

@@ -44,9 +44,9 @@ def _globals(file: IO[bytes]) -> Iterator[PickledGlobal]:
         for opcode, argument, _ in itertools.islice(pickletools.genops(file), _LIMIT_OPCODES):
             name = opcode.name
             if name in _MEMO_PUTS or name == "MEMOIZE":
-                memo[len(memo) if name == "MEMOIZE" else int(argument)] = pushed
+                memo[len(memo) if name == "MEMOIZE" else int(str(argument))] = pushed
                 continue
-            pushed = str(argument) if name in _STRINGS else memo.get(int(argument)) if name in _MEMO_GETS else None
+            pushed = str(argument) if name in _STRINGS else memo.get(int(str(argument))) if name in _MEMO_GETS else None
             here = strings.setdefault(depth, [])
             if pushed is not None:
                 here.append(pushed)
@@ -66,5 +66,5 @@ def _globals(file: IO[bytes]) -> Iterator[PickledGlobal]:
 
 
 def _field(strings: dict[int, list[str]], depth: int) -> str | None:
-    outermost = strings.get(min(depth, 1)) or [None]
-    return outermost[-1]
+    outermost = strings.get(min(depth, 1))
+    return outermost[-1] if outermost else None

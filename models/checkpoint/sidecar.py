@@ -55,7 +55,7 @@ def _yaml(text: str, name: str) -> Any:
             f"{name} is YAML, which needs PyYAML: pip install 'gaussport[export]', or write JSON"
         ) from None
 
-    class Loader(yaml.SafeLoader):
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]  # the package ships no types
         """Without aliases, by which a few lines become billions of values."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:

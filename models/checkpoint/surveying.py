@@ -61,8 +61,7 @@ class Survey:
 
     @property
     def preprocessing(self) -> Document | None:
-        """The first document that says how pictures are prepared."""
-        return next((document for document in self.documents if states_preprocessing(document.content)), None)
+        return preprocessing_document(self.documents)
 
     @property
     def labels(self) -> Document | None:
@@ -86,7 +85,7 @@ def survey_checkpoint(path: Path, config_path: Path | None = None, wishes: Wishe
     check_tensors(names.tensors, source, stored.total_bytes)
     laid = laid_out(names.tensors, stored.flax, source)
     shapes = {name: tuple(tensor.shape) for name, tensor in laid.tensors.items()}
-    documents = _documents(path, config_path, stored, source)
+    documents = documents_of(path, config_path, stored, source)
     statements, fallbacks = [settings], []
     for document in documents:
         inner = document.content.get("config")
@@ -114,6 +113,11 @@ def weights_of(
     return sets, chosen, named(chosen.tensors, wishes.rename, source, expected)
 
 
+def preprocessing_document(documents: Sequence[Document]) -> Document | None:
+    """The first that says how pictures are prepared."""
+    return next((document for document in documents if states_preprocessing(document.content)), None)
+
+
 def float32_of(survey: Survey) -> dict[str, Tensor]:
     """The surveyed weights as numbers to compute with.
 
@@ -123,7 +127,7 @@ def float32_of(survey: Survey) -> dict[str, Tensor]:
     return finite_float32(survey.laid.tensors, survey.source)
 
 
-def _documents(path: Path, config_path: Path | None, stored: Stored, source: str) -> list[Document]:
+def documents_of(path: Path, config_path: Path | None, stored: Stored, source: str) -> list[Document]:
     """Those that the caller gave or that lie beside the file, then the file itself."""
     if config_path is not None:
         found = [Document(shown(config_path.name), read_sidecar(config_path))]

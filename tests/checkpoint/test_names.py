@@ -1,6 +1,7 @@
 """Names that wrappers and other projects give to the same parameters: read as the good file, to the bit, or refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +44,8 @@ def test_prefixes_in_any_order_and_nesting_come_off(prefixes: list[str]) -> None
 def test_what_torch_itself_wraps_comes_off(tmp_path: Path) -> None:
     classifier = Classifier(GOOD.config)
     classifier.load_state_dict(GOOD.state_dict)
-    averaged = torch.optim.swa_utils.AveragedModel(nn.DataParallel(torch.compile(classifier)))  # type: ignore[no-untyped-call, arg-type]
+    compiled: Any = torch.compile(classifier)
+    averaged = torch.optim.swa_utils.AveragedModel(nn.DataParallel(compiled))
     assert next(iter(averaged.module.state_dict())).startswith("module._orig_mod.")
     assert_good(read(tmp_path, averaged.state_dict()))
 

@@ -186,7 +186,7 @@ def test_labels_come_from_a_file(checkpoint_path: Path, tmp_path: Path, text: st
     (tmp_path / "labels").write_bytes(text.encode())
     seen: list[tuple[str, ...]] = []
 
-    def stop(path: Path, config: Path | None, labels: list[str]) -> None:
+    def stop(path: Path, config: Path | None, labels: list[str], wishes: object) -> None:
         seen.append(read_checkpoint(path, config, labels).labels)
         raise ZeroDivisionError
 

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ruff: noqa: C408
 """Writes the Flax checkpoints in this folder and their logits: a classifier of the published formulas in plain JAX.
 
     python -m venv /tmp/jax && /tmp/jax/bin/pip install flax==0.12.8 orbax-checkpoint==0.12.8
