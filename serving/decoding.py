@@ -1,4 +1,4 @@
-"""Pictures to pixels, off the event loop, in as many threads as there are cores."""
+"""Pictures to pixels, off the event loop, in as many threads as there are cores and no more memory than is set aside."""
 
 import asyncio
 import time
@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaussport.errors import GaussportError, ImageError
-from gaussport.models.image.decode import ImageLimits, decode
+from gaussport.models.image.decode import ImageLimits, open_picture
 from gaussport.models.image.preprocess import Preprocessing, to_pixels
 from gaussport.serving.metrics import Metrics
+from gaussport.serving.pixel_room import PixelRoom
 from gaussport.serving.waiting import Rows
+
+_LARGEST_AT_ONCE = 2
+"""Pictures of the largest allowed size that may be decoded at one moment; of smaller ones as many as there are threads."""
 
 Outcome = tuple[str, ...] | GaussportError
 """Of one picture: what its sender should know of it, or why it cannot be used."""
@@ -40,6 +44,7 @@ class Decoder:
         self.pool = ThreadPoolExecutor(threads, "decode")
         self._limits = limits
         self._metrics = metrics
+        self._room = PixelRoom(_LARGEST_AT_ONCE * limits.max_pixels)
 
     async def prepare(self, pictures: list[bytes | GaussportError], preprocessing: Preprocessing) -> Prepared:
         """Every picture written to its row, or its error, in order."""
@@ -59,9 +64,11 @@ class Decoder:
             return picture
         began = time.monotonic()
         try:
-            decoded = decode(picture, preprocessing.background, self._limits)
+            opened = open_picture(picture, self._limits)
+            with self._room.reserved(opened.pixels):
+                decoded = opened.decode(preprocessing.background)
+                to_pixels(decoded.rgb, preprocessing, out=row)
         except ImageError as error:
             return error
-        to_pixels(decoded.rgb, preprocessing, out=row)
         self._metrics.decode_seconds.observe(time.monotonic() - began)
         return decoded.warnings

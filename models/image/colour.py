@@ -47,14 +47,19 @@ def _colour_and_alpha(image: Image.Image) -> tuple[Image.Image, Image.Image | No
     return image.convert("L" if image.mode == "1" else "RGB"), None
 
 
+_SCALED = ((np.arange(65536, dtype=np.uint32) * 255 + 32767) // 65535).astype(np.uint8)
+
+
 def _eight_bits(image: Image.Image) -> tuple[Image.Image, Image.Image | None]:
     """16-bit grey scaled to 8 bits. Pillow's own conversion clips everything above 255 to white."""
-    values = np.asarray(image).astype(np.int64).clip(0, 65535)
-    grey = Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
+    values = np.asarray(image)
+    if values.dtype.itemsize > 2:  # mode I has 32 bits, of which a PNG fills 16
+        values = values.clip(0, 65535).astype(np.uint16)
+    grey = Image.fromarray(_SCALED[values])
     hidden = image.info.get("transparency")
     if not isinstance(hidden, int):
         return grey, None
-    return grey, Image.fromarray(np.where(values == hidden, 0, 255).astype(np.uint8))
+    return grey, Image.fromarray(np.where(values == hidden, np.uint8(0), np.uint8(255)))
 
 
 def _through_profile(image: Image.Image, profile: bytes) -> Image.Image | None:

@@ -5,6 +5,8 @@ raises becomes one `ImageError`. No global of Pillow is read or changed: its own
 pixels and raises only above twice that, so the plugins are called without it and `ImageLimits` decides alone.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -12,6 +14,7 @@ from PIL import BmpImagePlugin, GifImagePlugin, Image, ImageFile, JpegImagePlugi
 
 from gaussport.errors import ImageError
 from gaussport.models.image.colour import to_srgb
+from gaussport.models.image.foreign import foreign_format
 
 Background = tuple[int, int, int]
 
@@ -55,30 +58,60 @@ class Picture:
     warnings: tuple[str, ...] = ()
 
 
-def decode(data: bytes, background: Background = (255, 255, 255), limits: ImageLimits | None = None) -> Picture:
-    """Decode one picture. Raises ImageError with code `empty_image`, `not_an_image`, `too_many_pixels`,
-    `side_ratio` or `image_damaged`."""
-    if not data:
-        raise ImageError("the picture is empty (0 bytes)", "empty_image")
-    try:
-        image = _opened(data)
-        if image is None:
-            raise ImageError(f"these {len(data)} bytes are not a picture: send {ACCEPTED}", "not_an_image")
-        _check_header(image.size, limits or ImageLimits())
+@dataclass(frozen=True)
+class Opened:
+    """A picture whose header was read and found within the limits; nothing is decoded yet."""
+
+    image: ImageFile.ImageFile
+
+    @property
+    def pixels(self) -> int:
+        return self.image.width * self.image.height
+
+    def decode(self, background: Background = (255, 255, 255)) -> Picture:
+        """The picture. Raises ImageError with code `image_damaged` or `too_many_pixels`."""
+        image = self.image
         # The Multi-Picture Format holds previews and depth maps beside the photograph: nobody means an animation by it.
         animated = image.format != "MPO" and bool(getattr(image, "is_animated", False))
-        image.load()
-        rgb, warnings = to_srgb(image, background)
-        rgb = _upright(rgb, image)
-    except ImageError:
-        raise
+        with _one_error():
+            image.load()
+            rgb, warnings = to_srgb(image, background)
+            rgb = _upright(rgb, image)
+        if animated:
+            warnings = (*warnings, "animated picture: only its first frame was used")
+        return Picture(rgb, warnings)
+
+
+def open_picture(data: bytes, limits: ImageLimits | None = None) -> Opened:
+    """Read one picture's header. Raises ImageError with code `empty_image`, `not_an_image`, `unsupported_format`,
+    `too_many_pixels`, `side_ratio` or `image_damaged`."""
+    if not data:
+        raise ImageError("the picture is empty (0 bytes)", "empty_image")
+    with _one_error():
+        image = _opened(data)
+    if image is None:
+        raise _refused(data)
+    _check_header(image.size, limits or ImageLimits())
+    return Opened(image)
+
+
+def decode(data: bytes, background: Background = (255, 255, 255), limits: ImageLimits | None = None) -> Picture:
+    """Decode one picture: `open_picture`, then `Opened.decode`."""
+    return open_picture(data, limits).decode(background)
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
+    """Whatever Pillow raises in here is one ImageError."""
+    try:
+        yield
+    except Image.DecompressionBombError as error:
+        # A frame of a GIF may be larger than the picture that its header announces; Pillow's limit is its only one.
+        raise ImageError("a frame of the picture has too many pixels: send a smaller one", "too_many_pixels") from error
     except Exception as error:
         # Pillow's decoders raise OSError, SyntaxError, ValueError, TypeError, struct.error, MemoryError and more.
         reason = f" ({error})" if type(error) is OSError else ""
         raise ImageError(f"the picture is damaged or incomplete{reason}: send it again, whole", "image_damaged") from error
-    if animated:
-        warnings = (*warnings, "animated picture: only its first frame was used")
-    return Picture(rgb, warnings)
 
 
 def _opened(data: bytes) -> ImageFile.ImageFile | None:
@@ -88,6 +121,13 @@ def _opened(data: bytes) -> ImageFile.ImageFile | None:
         if accept is not None and accept(data[:16]) is True:
             return factory(BytesIO(data), "")
     return None
+
+
+def _refused(data: bytes) -> ImageError:
+    name = foreign_format(data)
+    if name is None:
+        return ImageError(f"these {len(data)} bytes are not a picture: send {ACCEPTED}", "not_an_image")
+    return ImageError(f"{name} files are not read here: send {ACCEPTED}", "unsupported_format")
 
 
 def _check_header(size: tuple[int, int], limits: ImageLimits) -> None:

@@ -26,9 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from gaussport.errors import UsageError
     from gaussport.export.bundle.store import open_bundle
+    from gaussport.serving.logs import silence_pillow
     from gaussport.serving.report import pictures_in, show, with_progress
     from gaussport.serving.setting_sources import from_arguments
 
+    silence_pillow()
     if arguments.top_k < 1:
         raise UsageError(f"--top-k is {arguments.top_k}: give at least 1")
     settings = from_arguments(arguments)

@@ -14,9 +14,10 @@ from gaussport.models.image.decode import ImageLimits, decode
 INPUTS = Path(__file__).parent / "inputs"
 
 
-def code_of(data: bytes, limits: ImageLimits | None = None) -> str:
+def code_of(data: bytes, limits: ImageLimits | None = None, says: str = "") -> str:
     with pytest.raises(ImageError) as caught:
         decode(data, limits=limits)
+    assert says in str(caught.value)
     assert "\n" not in str(caught.value)
     return caught.value.code
 
@@ -41,16 +42,29 @@ def test_corrupt_pictures_are_damaged(name: str) -> None:
     assert code_of((INPUTS / name).read_bytes()) == "image_damaged"
 
 
-@pytest.mark.parametrize("name", ["eps_named.jpg", "svg_named.png", "pdf_named.png"])
-def test_other_formats_are_not_pictures(name: str) -> None:
-    assert code_of((INPUTS / name).read_bytes()) == "not_an_image"
+@pytest.mark.parametrize(
+    ("name", "format"), [("eps_named.jpg", "PostScript"), ("svg_named.png", "SVG"), ("pdf_named.png", "PDF")]
+)
+def test_other_formats_are_called_by_their_names(name: str, format: str) -> None:
+    assert code_of((INPUTS / name).read_bytes(), says=f"{format} files are not read here") == "unsupported_format"
 
 
-@pytest.mark.parametrize("format", ["TIFF", "PPM", "ICO", "TGA", "PCX"])
-def test_formats_that_pillow_reads_but_we_do_not_list(format: str) -> None:
+@pytest.mark.parametrize("format", ["TIFF", "PPM", "ICO", "PCX", "JPEG2000", "DDS", "AVIF", "EPS", "PDF", "QOI"])
+def test_formats_that_pillow_writes_but_we_do_not_read(format: str) -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (16, 16)).save(buffer, format)
-    assert code_of(buffer.getvalue()) == "not_an_image"
+    assert code_of(buffer.getvalue(), says="files are not read here: send JPEG") == "unsupported_format"
+
+
+def test_a_phones_heic_is_called_so() -> None:
+    assert code_of(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", says="HEIC files") == "unsupported_format"
+
+
+@pytest.mark.parametrize(
+    "data", [b"hello", b"<html>", b"  \n<a>", b"\0" * 200, b"\0\0\0\x18ftypisom", b"P9\n", b"II", b"TGA"]
+)
+def test_what_is_no_picture_is_called_none(data: bytes) -> None:
+    assert code_of(data, says=f"these {len(data)} bytes are not a picture") == "not_an_image"
 
 
 def test_nothing_is_not_a_picture() -> None:

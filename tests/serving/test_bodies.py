@@ -112,7 +112,8 @@ def test_a_type_that_carries_no_picture_is_refused(http: httpx.Client) -> None:
 
 def test_bytes_that_are_no_picture_are_refused(http: httpx.Client) -> None:
     for kind in ("image/png", "application/octet-stream"):
-        refused(http.post("/v1/classify", content=b"%!PS", headers={"content-type": kind}), 415, "not_an_image")
+        refused(http.post("/v1/classify", content=b"%!PS", headers={"content-type": kind}), 415, "unsupported_format")
+        refused(http.post("/v1/classify", content=b"hello", headers={"content-type": kind}), 415, "not_an_image")
 
 
 def test_a_bomb_is_refused_from_its_header(http: httpx.Client, png: bytes) -> None:
@@ -156,7 +157,7 @@ def test_forms_of_base64_are_one_picture(http: httpx.Client, png: bytes, plain: 
         ("", 400, "empty_image"),
         ("data:,", 400, "empty_image"),
         ("data:image/png;base64,", 400, "empty_image"),
-        ("data:image/svg+xml;base64,PHN2Zy8+", 415, "not_an_image"),
+        ("data:image/svg+xml;base64,PHN2Zy8+", 415, "unsupported_format"),
         ("data:text/plain,hello", 415, "not_an_image"),
     ],
 )

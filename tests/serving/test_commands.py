@@ -3,6 +3,8 @@
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,6 +77,18 @@ def test_people_get_a_table(tiny: Path, folder: Path, server: Any, capsys: pytes
     assert "label" in shown.out
     assert "probability" in shown.out
     assert shown.err == ""
+
+
+def test_pillows_remarks_reach_nobody(tiny: Path, server: Any, run_server: Callable[..., Any]) -> None:
+    broken_exif = Path(__file__).parents[1] / "image" / "inputs" / "exif_bad_garbage.jpg"
+    words = [sys.executable, "-m", "gaussport", "classify", str(tiny), str(broken_exif), "--threads", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    with run_server(tiny) as own:
+        with own.http() as http:
+            assert http.post("/v1/classify", content=broken_exif.read_bytes()).status_code == 200
+        own.process.send_signal(signal.SIGTERM)
+        assert own.process.communicate(timeout=20)[1] == ""
 
 
 def test_a_missing_picture_is_a_row(tiny: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
