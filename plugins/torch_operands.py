@@ -1,5 +1,6 @@
 """The checks that every torch operator makes of its operands, in eager mode, under tracing and in export alike."""
 
+import logging
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from gaussport.plugins.operator import Operator
 
+_log = logging.getLogger(__name__)
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -54,6 +56,12 @@ def computing_dtype(tensor: Tensor) -> torch.dtype:
 def has_triton() -> bool:
     """Whether the GPU kernels' compiler is installed."""
     return find_spec("triton") is not None
+
+
+@cache
+def log_fallback(reason: str) -> None:
+    """Warn that CUDA tensors are computed by plain torch, once for each reason, which names the operator."""
+    _log.warning("%s; CUDA tensors are computed by plain torch, which is slower", reason)
 
 
 def with_leading(tensor: Tensor, axis: int | None, size: int) -> Tensor:

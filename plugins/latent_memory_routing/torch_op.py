@@ -12,7 +12,14 @@ from torch import Tensor
 
 from gaussport.plugins.latent_memory_routing.memory_product import memory_product
 from gaussport.plugins.latent_memory_routing.schema import OPERATOR
-from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, has_triton, with_leading
+from gaussport.plugins.torch_operands import (
+    check_operands,
+    check_positive,
+    computing_dtype,
+    has_triton,
+    log_fallback,
+    with_leading,
+)
 
 
 @torch.library.custom_op(OPERATOR.torch_name, mutates_args=())
@@ -64,11 +71,15 @@ def on_gpu(
     operands = (query, key, value, mean, variance, log_prior, key_mask)
     check_operands(OPERATOR, operands)
     check_positive(OPERATOR, "variance", variance)
-    if has_triton():
-        from gaussport.plugins.latent_memory_routing import triton_launch
+    if not has_triton():
+        log_fallback(f"{OPERATOR.name}: triton is not installed")
+        return _in_torch(*operands, epsilon, causal)
+    from gaussport.plugins.latent_memory_routing import triton_launch
 
-        if triton_launch.refusal(mean.shape[1], mean.shape[2], value.dtype) is None:
-            return triton_launch.run(*operands, epsilon, causal)
+    reason = triton_launch.refusal(mean.shape[1], mean.shape[2], value.dtype)
+    if reason is None:
+        return triton_launch.run(*operands, epsilon, causal)
+    log_fallback(reason)
     return _in_torch(*operands, epsilon, causal)
 
 

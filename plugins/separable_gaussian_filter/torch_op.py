@@ -1,11 +1,13 @@
 """`gaussport::separable_gaussian_filter` for PyTorch: forward, analytic backward, meta kernel.
 
 Both passes are matrix products over filters made from μ and σ. `einsum` folds the axes that a fixed field lacks
-(b = h = w = 1) into the product's free side, so such a field is never expanded. Only the operands are saved for
-backward; filters and the row pass are made again there, which keeps the peak at one [B, H, W, P, R, D] array.
+(b = h = w = 1) into the product's free side, so such a field is never expanded. Heads, and images that have fields of their
+own, share nothing: where their filters are many they are taken a few at a time, which bounds memory and keeps to the cache.
+Only the operands are saved for backward; filters and the row pass are made again there.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,11 +15,21 @@ from torch import Tensor
 from torch.nn.functional import threshold
 
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
-from gaussport.plugins.torch_operands import check_operands, check_positive, computing_dtype, has_triton, with_leading
+from gaussport.plugins.torch_operands import (
+    check_operands,
+    check_positive,
+    computing_dtype,
+    has_triton,
+    log_fallback,
+    with_leading,
+)
 
 LEAST_LOG = -60.0
 """Exponents end here: exp(−60) is 2⁻⁸⁶ of the nearest cell's weight, which no sum can show. Smaller ones would become
 subnormal numbers, with which exponentials and products take tens of times as long."""
+
+MOST_WEIGHTS = 1 << 21
+"""Filter weights of both directions made at a time: 8 MB in float32, one head of a 64×64 grid with four atoms."""
 
 LEAST_VARIANCE = 1e-36  # in cells²; far below what would move the nearest cell's weight from 1, and finite when inverted
 
@@ -46,18 +58,22 @@ def on_gpu(value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> Tens
     """On a GPU: the Triton kernels, or plain torch where they do not serve (float64) or Triton is not installed."""
     check_operands(OPERATOR, [value, offset, width, weight])
     check_positive(OPERATOR, "width", width)
-    if has_triton():
-        from gaussport.plugins.separable_gaussian_filter import triton_launch
+    if not has_triton():
+        log_fallback(f"{OPERATOR.name}: triton is not installed")
+        return _in_torch(value, offset, width, weight)
+    from gaussport.plugins.separable_gaussian_filter import triton_launch
 
-        if triton_launch.refusal(value.dtype) is None:
-            return triton_launch.run(value, offset, width, weight)
+    reason = triton_launch.refusal(value.dtype)
+    if reason is None:
+        return triton_launch.run(value, offset, width, weight)
+    log_fallback(reason)
     return _in_torch(value, offset, width, weight)
 
 
 def _in_torch(value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> Tensor:
     dtype = computing_dtype(value)
-    filters = _Filters(value.to(dtype), offset.to(dtype), width.to(dtype), weight.to(dtype))
-    return filters.output().to(value.dtype).contiguous()
+    parts = _parts([value.to(dtype), offset.to(dtype), width.to(dtype), weight.to(dtype)])
+    return _whole([_Filters(*part).output() for part in heads] for heads in parts).to(value.dtype).contiguous()
 
 
 @separable_gaussian_filter.register_fake
@@ -73,9 +89,10 @@ def _save(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, ...], 
 def _backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, ...]:
     operands: tuple[Tensor, ...] = ctx.saved_tensors  # type: ignore[attr-defined]
     dtype = computing_dtype(operands[0])
-    filters = _Filters(*(operand.to(dtype) for operand in operands))
-    gradients = filters.gradients(gradient.to(dtype))
-    return tuple(g.to(operand.dtype) for g, operand in zip(gradients, operands, strict=True))
+    parts = _parts([*(operand.to(dtype) for operand in operands), gradient.to(dtype)])
+    gradients = [[_Filters(*part).gradients(of_output) for *part, of_output in heads] for heads in parts]
+    joined = (_whole([part[n] for part in heads] for heads in gradients) for n in range(len(operands)))
+    return tuple(g.to(operand.dtype) for g, operand in zip(joined, operands, strict=True))
 
 
 separable_gaussian_filter.register_autograd(_backward, setup_context=_save)
@@ -91,6 +108,24 @@ def _vmap(info: Any, in_dims: tuple[int | None, ...], *operands: Tensor) -> tupl
     else:
         field = [x[0] for x in field]
     return separable_gaussian_filter(value.flatten(0, 1), *field).unflatten(0, (-1, batch)), 0
+
+
+def _parts(tensors: Sequence[Tensor]) -> list[list[list[Tensor]]]:
+    """value, offset, width, weight and whatever else has their batch and heads, as a grid of parts: images by heads."""
+    value, offset, _, weight, *_ = tensors
+    H, W = value.shape[1:3]
+    per_head = offset.shape[1] * offset.shape[2] * weight.shape[-1] * (H + W)
+    own_fields = offset.shape[0] == value.shape[0]
+    images = max(1, MOST_WEIGHTS // per_head) if own_fields else value.shape[0]
+    heads = max(1, MOST_WEIGHTS // (per_head * min(images, offset.shape[0])))
+    by_image = zip(*(x.split(images) for x in tensors), strict=True)
+    return [[list(part) for part in zip(*(x.split(heads, 3) for x in few), strict=True)] for few in by_image]
+
+
+def _whole(parts: Iterable[Sequence[Tensor]]) -> Tensor:
+    """What `_parts` took apart."""
+    rows = [heads[0] if len(heads) == 1 else torch.cat(tuple(heads), 3) for heads in parts]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
 class _Filters:

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from gaussport.plugins import torch_operands
+
 Operands = Callable[..., tuple[Tensor, ...]]
 
 
@@ -64,6 +66,46 @@ def test_without_triton_torch_computes(
     singles = [x.float() for x in operands]
     torch.testing.assert_close(operator.on_gpu(*singles), getattr(operator, folder)(*singles))
     assert launched == []
+
+
+@pytest.mark.parametrize(
+    ("triton", "dtype", "reason"),
+    [
+        (False, torch.float32, "triton is not installed"),
+        (True, torch.float64, "not torch.float64"),
+    ],
+)
+def test_falling_back_to_torch_is_logged_once_for_each_reason(
+    folder: str, operands: tuple[Tensor, ...], launched: list[torch.dtype], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, triton: bool, dtype: torch.dtype, reason: str,
+) -> None:  # fmt: skip
+    operator, _ = modules(folder)
+    monkeypatch.setattr(operator, "has_triton", lambda: triton)
+    torch_operands.log_fallback.cache_clear()
+    for _ in range(2):
+        operator.on_gpu(*(x.to(dtype) for x in operands))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert reason in caplog.text
+    assert operator.OPERATOR.name in caplog.text
+    assert launched == []
+
+
+def test_what_triton_computes_is_not_logged(
+    folder: str, operands: tuple[Tensor, ...], launched: list[torch.dtype], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch_operands.log_fallback.cache_clear()
+    modules(folder)[0].on_gpu(*(x.float() for x in operands))
+    assert len(launched) == 1
+    assert caplog.records == []
+
+
+def test_mixtures_too_large_for_the_chip_are_logged_with_their_sizes(
+    routing_operands: Operands, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch_operands.log_fallback.cache_clear()
+    operator, _ = modules("latent_memory_routing")
+    operator.on_gpu(*routing_operands(1, 3, 1, 256, 200, 2, dtype=torch.float32))
+    assert "K = 256 components of dr = 200" in caplog.text
 
 
 def test_cuda_kernels_are_registered(folder: str) -> None:

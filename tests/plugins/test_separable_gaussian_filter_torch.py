@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gaussport.plugins.separable_gaussian_filter import tolerances
+from gaussport.plugins.separable_gaussian_filter import tolerances, torch_op
 from gaussport.plugins.separable_gaussian_filter.definition import separable_gaussian_filter as definition
 from gaussport.plugins.separable_gaussian_filter.torch_op import separable_gaussian_filter
 
@@ -131,6 +131,21 @@ def test_saves_only_its_operands_for_backward(filter_operands: Operands) -> None
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         separable_gaussian_filter(*operands)
     assert sorted(tensor.numel() for tensor in saved) == sorted(operand.numel() for operand in operands)
+
+
+@pytest.mark.parametrize("most_weights", [1, 200])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_few_heads_at_a_time_give_the_whole(
+    filter_operands: Operands, monkeypatch: pytest.MonkeyPatch, layout: tuple[bool, bool], most_weights: int
+) -> None:
+    operands = tuple(x.requires_grad_() for x in filter_operands(3, 3, 4, 5, 2, 2, steered=layout[0], batched=layout[1]))
+    whole = separable_gaussian_filter(*operands)
+    wanted = torch.autograd.grad(whole.square().sum(), operands)
+    monkeypatch.setattr(torch_op, "MOST_WEIGHTS", most_weights)
+    parts = separable_gaussian_filter(*operands)
+    torch.testing.assert_close(parts, whole)
+    for got, gradient in zip(torch.autograd.grad(parts.square().sum(), operands), wanted, strict=True):
+        torch.testing.assert_close(got, gradient)
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
