@@ -5,6 +5,7 @@ the definition of what the integers mean. Both are symmetric (zero is 0), which 
 for each output channel.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -32,15 +33,15 @@ def quantize(graph: gs.Graph, ranges: Mapping[str, float], keep: Collection[str]
     """Quantize every linear layer but those in `keep`, in place. `ranges` has the magnitude that int8 shall cover of each
     layer's input, by the tensor's name."""
     zero = gs.Constant("int8.zero", np.zeros((), np.int8))
-    made: dict[str, gs.Variable] = {}
+    readers: Counter[str] = Counter()
     for name, node in quantizable(graph).items():
         if name in keep:
             continue
         value, weight = node.inputs[:2]
-        if value.name not in made:
-            made[value.name] = _quantized(graph, value, ranges[value.name], zero)
-        node.inputs[0] = made[value.name]
+        scale = _stepped(np.float32(ranges[value.name] / LARGEST or 1.0), readers[value.name])
+        node.inputs[0] = _shown(graph, value, gs.Constant(f"{name}.scale", np.asarray(scale)), zero, name)
         node.inputs[1] = _dequantized_weight(graph, weight, axis=0 if node.attrs.get("transB") else weight.values.ndim - 1)
+        readers[value.name] += 1
     graph.cleanup().toposort()
 
 
@@ -51,15 +52,22 @@ def scales_of(weight: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
     return np.where(peaks > 0, peaks / LARGEST, 1.0).astype(np.float32)
 
 
-def _quantized(graph: gs.Graph, value: gs.Variable, magnitude: float, zero: gs.Constant) -> gs.Variable:
-    scale = gs.Constant(f"{value.name}.scale", np.asarray(magnitude / LARGEST or 1.0, np.float32))
-    integers = gs.Variable(f"{value.name}.int8", np.dtype(np.int8), value.shape)
-    shown = gs.Variable(f"{value.name}.shown", FLOAT32, value.shape)
-    name = f"{value.name}/QuantizeLinear"
-    graph.nodes.append(gs.Node("QuantizeLinear", name, inputs=[value, scale, zero], outputs=[integers]))
-    name = f"{value.name}/DequantizeLinear"
-    graph.nodes.append(gs.Node("DequantizeLinear", name, inputs=[integers, scale, zero], outputs=[shown]))
+def _shown(graph: gs.Graph, value: gs.Variable, scale: gs.Constant, zero: gs.Constant, layer: str) -> gs.Variable:
+    """A tensor as one layer reads it, through int8."""
+    integers = gs.Variable(f"{layer}.int8", np.dtype(np.int8), value.shape)
+    shown = gs.Variable(f"{layer}.shown", FLOAT32, value.shape)
+    pair = (("QuantizeLinear", value, integers), ("DequantizeLinear", integers, shown))
+    for op, read, made in pair:
+        graph.nodes.append(gs.Node(op, f"{layer}/{op}", inputs=[read, scale, zero], outputs=[made]))
     return shown
+
+
+def _stepped(scale: np.float32, steps: int) -> np.float32:
+    """The scale, a last digit larger for each further layer that reads the same tensor: ONNX Runtime merges pairs that are
+    equal, and a pair that several layers read it fuses into none of them."""
+    for _ in range(steps):
+        scale = np.nextafter(scale, np.float32(np.inf))
+    return scale
 
 
 def _dequantized_weight(graph: gs.Graph, weight: gs.Constant, axis: int) -> gs.Variable:
