@@ -94,7 +94,7 @@ def _refuse_before_work(destination: Path, target: Path, overwrite: bool) -> Non
     parent = target.parent
     try:
         target.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # what is wrong with the folder is said below
         pass
     except OSError as error:  # a name too long, a loop of links
         raise UsageError(f"{destination} cannot be written: {error.strerror or error}") from None

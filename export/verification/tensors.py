@@ -1,6 +1,7 @@
 """Are the stored tensors named once, in a type that we ship, and inside the bundle?"""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 import onnx
@@ -20,13 +21,20 @@ def tensors_sound(subject: Subject) -> str:
         raise BundleError(f"the graph has two initializers of the name {twice[0]}: which one is read depends on the runtime")
     for name in doubles(subject.model.graph):
         raise BundleError(f"{name} is float64, which we never write: export the checkpoint again")
-    for tensor in subject.external:
-        _check_external(subject, tensor)
+    _check_apart([_checked_span(subject, tensor) for tensor in subject.external])
     where = f", {len(subject.external)} of them in {DATA_FILE}" if subject.external else ""
     return f"{len(initializers)} initializers{where}"
 
 
-def _check_external(subject: Subject, tensor: onnx.TensorProto) -> None:
+def _check_apart(spans: list[tuple[int, int, str]]) -> None:
+    """Equal weights are stored once by the graph, so two tensors in the same bytes are one that was moved."""
+    for (_, end, name), (start, _, other) in pairwise(sorted(spans)):
+        if start < end:
+            raise BundleError(f"{name} and {other} share bytes of {DATA_FILE}: export the checkpoint again")
+
+
+def _checked_span(subject: Subject, tensor: onnx.TensorProto) -> tuple[int, int, str]:
+    """The tensor's first byte in the file, the byte behind its last, and its name."""
     fields = {entry.key: entry.value for entry in tensor.external_data}
     location = fields.get("location", "")
     path = PurePosixPath(location)
@@ -44,6 +52,7 @@ def _check_external(subject: Subject, tensor: onnx.TensorProto) -> None:
             f"{tensor.name} needs {needed} bytes but claims {length} from byte {offset} of {location}, which has "
             f"{record.bytes}: export the checkpoint again"
         )
+    return offset, offset + length, tensor.name
 
 
 def _bytes_of(tensor: onnx.TensorProto) -> int:
