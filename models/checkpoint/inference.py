@@ -56,9 +56,9 @@ def facts_from(shapes: Shapes, sizes: Mapping[str, object]) -> dict[str, Fact]:
 def square_image(shapes: Shapes, facts: Mapping[str, Any]) -> tuple[int, int] | None:
     """The image_size of a square grid of as many cells as `pos_embed` has; None when no square has so many."""
     positions = shapes.get("pos_embed", ())
-    if len(positions) != 3 or "patch" not in facts or isqrt(positions[1]) ** 2 != positions[1]:
+    if len(positions) != 3 or type(facts.get("patch")) is not int or isqrt(positions[1]) ** 2 != positions[1]:
         return None
-    side = isqrt(positions[1]) * int(facts["patch"])
+    side = isqrt(positions[1]) * facts["patch"]
     return (side, side) if side else None
 
 

@@ -76,7 +76,8 @@ def settle(
     told = facts_from(shapes, sizes)
     for field, fact in stated.items():
         certain = told.get(field)
-        if certain is not None and certain.value is not None and fact.value is not None and not _same(certain, fact):
+        open_ = certain is not None and (certain.value is None or (fact.value is None and _default(field, told) is None))
+        if certain is not None and not open_ and not _same(certain, fact):
             raise ConfigurationError(
                 f"{field.removeprefix('attention.')} is {_text(fact.value)} in {fact.origin} but {_text(certain.value)} in "
                 f"{source} by {certain.origin}: correct or leave out the wrong one"
@@ -130,6 +131,11 @@ def _defaults(facts: Mapping[str, Fact], flax: bool) -> dict[str, Fact]:
     if flax:
         found |= {field: Fact(field, value, "default of Flax") for field, value in FLAX_DEFAULTS.items()}
     return found
+
+
+def _default(field: str, facts: Mapping[str, Fact]) -> object:
+    """What the configuration takes when nobody states the field; None may be a value that other fields decide."""
+    return _optional(facts).get(field, MISSING)
 
 
 def _optional(facts: Mapping[str, Fact]) -> dict[str, Any]:
