@@ -66,6 +66,11 @@ def plugin_attributes(
         portable=portable,
         every_tactic=every_tactic,
     )
+    return node_attributes(package)
+
+
+def node_attributes(package: KernelPackage) -> dict[str, str | int | float]:
+    """What `plugin_attributes` returns, for a package at hand."""
     return {
         "plugin_namespace": NAMESPACE,
         "plugin_version": VERSION,

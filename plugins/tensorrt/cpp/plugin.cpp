@@ -264,8 +264,8 @@ int32_t KernelPlugin::enqueue(PluginTensorDesc const* inputDesc, PluginTensorDes
         {
             prepare(inputDesc, static_cast<int32_t>(before.size()));
         }
-        Addresses addresses{{inputs, inputs + mPrepared->inputs.size()}, workspace};
-        addresses.operands.resize(mDefinition->schema.operands.size());
+        Addresses addresses{std::vector<void const*>(mDefinition->schema.operands.size()), workspace};
+        std::copy_n(inputs, mPrepared->inputs.size(), addresses.operands.begin());
         addresses.operands.push_back(outputs[0]);
         auto const tactic = static_cast<std::size_t>(std::max(mTactic - 1, 0));
         launcher().run(*mPrepared->variant, tactic, mPrepared->batch, addresses, stream);
