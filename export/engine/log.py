@@ -16,11 +16,16 @@ class Messages:
 
     def add(self, severity: str, text: str) -> None:
         """Keep one message; `severity` is TensorRT's name for it."""
+        if severity == "VERBOSE":
+            return
         line = " ".join(text.split())
         self._file.write(f"{severity} {line}\n")
         kept = self.errors if severity in ("INTERNAL_ERROR", "ERROR") else self.warnings if severity == "WARNING" else None
         if kept is not None and len(kept) < _KEPT:
             kept.append(line)
+
+    def close(self) -> None:
+        self._file.close()
 
     @property
     def reason(self) -> str:

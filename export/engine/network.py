@@ -36,8 +36,9 @@ def parse(backend: Backend, builder: Any, logger: Any, model: bytes, messages: M
 
 
 def _words(error: Any) -> str:
-    node = error.node_name() if callable(getattr(error, "node_name", None)) else ""
-    return " ".join(f"{node + ': ' if node else ''}{error.desc()}".split())
+    """The node at fault, its operator, and the parser's own words."""
+    where = " ".join(str(part()) for part in (error.node_name, error.node_operator) if part())
+    return " ".join(f"{where + ': ' if where else ''}{error.desc()}".split())
 
 
 def check_shapes(network: Any, sizes: Sequence[int]) -> None:

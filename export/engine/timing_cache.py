@@ -10,6 +10,7 @@ from typing import Any
 from gaussport.export.engine.log import Messages
 
 _LIMIT_BYTES = 1 << 30
+_SUBJECT = "timing cache"
 
 
 def attach_timing_cache(config: Any, path: Path | None, messages: Messages) -> str | None:
@@ -17,15 +18,17 @@ def attach_timing_cache(config: Any, path: Path | None, messages: Messages) -> s
     if path is None:
         return None
     warning, data = _read(path)
-    before = len(messages.errors)
+    errors, warnings = len(messages.errors), len(messages.warnings)
     cache = _created(config, data)
-    if data and (cache is None or not _accepted(config, cache)):
-        reason = messages.errors[before] if len(messages.errors) > before else "it is of another version or device"
+    accepted = cache is not None and _accepted(config, cache)
+    complaints = [line for line in (*messages.errors[errors:], *messages.warnings[warnings:]) if _SUBJECT in line.lower()]
+    if data and (complaints or not accepted):
+        # TensorRT hands out an empty cache in the place of one that it cannot read, with no more than a message.
+        reason = complaints[-1] if complaints else "it is of another version or device"
         warning = f"the timing cache {path} cannot be used and is written anew: {reason}"
-        cache = _created(config, b"")
-    elif not data and cache is not None:
-        _accepted(config, cache)
-    del messages.errors[before:]  # told in the warning, and no reason for anything that fails later
+        if not accepted and (empty := _created(config, b"")) is not None:
+            _accepted(config, empty)
+    del messages.errors[errors:]  # told in the warning, and no reason for anything that fails later
     return warning
 
 

@@ -2,19 +2,22 @@
 
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 import torch
 
 from gaussport.export.bundle.engines import CONTEXT_FILE, ENGINE_FILE, ENGINES_FOLDER, LAYERS_FILE, EngineRecord
+from gaussport.export.bundle.manifest import Manifest, Provenance, TensorSpec
 from gaussport.export.bundle.revision import revising_bundle
-from gaussport.export.bundle.store import open_bundle
+from gaussport.export.bundle.store import open_bundle, writing_bundle
 from gaussport.export.pipeline import export_checkpoint
 from gaussport.models.attention.gma import GMAConfig
-from gaussport.models.attention.ssog import SSOGConfig
 from gaussport.models.checkpoint import Checkpoint, write_checkpoint
 from gaussport.models.classifier import Classifier
 from gaussport.models.config import ClassifierConfig
@@ -23,12 +26,8 @@ from gaussport.models.presets import preset
 
 MAX_BATCH = 8
 CONFIGS: dict[str, ClassifierConfig] = {
-    # Not square, so that a swap of rows and columns cannot hide.
-    "ssog": preset("ssog-tiny", image_size=(24, 40)),
-    "ssog-fixed": preset("ssog-tiny", attention=SSOGConfig(heads=2, steered=False), image_size=(40, 24)),
-    "gma": preset("gma-tiny"),
-    "gma-causal": preset("gma-tiny", attention=GMAConfig(heads=2, components=8, value_width=24, causal=True)),
-    "dot": preset("dot-tiny"),
+    "ssog": preset("ssog-tiny", image_size=(24, 40)),  # not square: a swap of rows and columns cannot hide
+    "gma": preset("gma-tiny", attention=GMAConfig(heads=2, components=8, value_width=24, causal=True)),
 }
 
 
@@ -39,14 +38,58 @@ def rtx() -> None:
         pytest.skip("TensorRT-RTX is not installed (96 MB to fetch): pip install 'gaussport[rtx]'")
 
 
+def write_plain(path: Path) -> None:
+    """A linear classifier of pictures of 8×8, in the form that exports have."""
+    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(0, 0.2, (192, 10)).astype(np.float32), "weight")
+    nodes = [
+        onnx.helper.make_node("Flatten", ["pixels"], ["flat"], name="flatten"),
+        onnx.helper.make_node("MatMul", ["flat", "weight"], ["hidden"], name="first/MatMul"),
+        onnx.helper.make_node("Relu", ["hidden"], ["active"], name="relu"),
+        onnx.helper.make_node("MatMul", ["active", "square"], ["logits"], name="head/MatMul"),
+    ]
+    square = onnx.numpy_helper.from_array(np.eye(10, dtype=np.float32), "square")
+    shapes: dict[str, list[str | int | None]] = {"pixels": ["batch", 3, 8, 8], "logits": ["batch", 10]}
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    graph = onnx.helper.make_graph(nodes, "plain", values[:1], values[1:], [weight, square])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    model = onnx.shape_inference.infer_shapes(model)
+    with writing_bundle(path) as draft:
+        (draft.folder / "model.onnx").write_bytes(model.SerializeToString())
+        draft.finish(
+            lambda files: Manifest(
+                name="plain",
+                family="dot",
+                config={},
+                labels=tuple(map(str, range(10))),
+                preprocessing=Preprocessing(size=(8, 8)),
+                input=TensorSpec(name="pixels", dtype="float32", shape=("batch", 3, 8, 8)),
+                output=TensorSpec(name="logits", dtype="float32", shape=("batch", 10)),
+                max_batch=MAX_BATCH,
+                opset=20,
+                operators={},
+                precision="fp32",
+                provenance=Provenance(
+                    checkpoint="plain.safetensors",
+                    checkpoint_sha256="0" * 64,
+                    weights="raw",
+                    tools={},
+                    created=datetime(2026, 1, 1, tzinfo=UTC),
+                ),
+                files=files,
+            )
+        )
+
+
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`bundles(kind)`: an exported bundle, made once. Tests that change one copy it first."""
+    """`bundles(kind)`: an exported bundle, made once; `plain` has no custom operator and is written by hand."""
     folder = tmp_path_factory.mktemp("engine-bundles")
 
     def make(kind: str) -> Path:
         path = folder / kind
-        if not path.exists():
+        if not path.exists() and kind == "plain":
+            write_plain(path)
+        elif not path.exists():
             config = CONFIGS[kind]
             torch.manual_seed(0)
             preprocessing = Preprocessing(size=config.image_size, mean=(0.5,) * 3, std=(0.25,) * 3)
@@ -71,7 +114,7 @@ def copied(bundles: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Pa
 
 @pytest.fixture
 def engine_bundle(copied: Callable[[str], Path]) -> Path:
-    return copied("dot")
+    return copied("plain")
 
 
 @pytest.fixture
@@ -99,3 +142,17 @@ def engine_record() -> Callable[..., EngineRecord]:
         return record
 
     return write
+
+
+@pytest.fixture
+def quick_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One way to run for one architecture, in place of every way for the asked one and PTX beside it: TensorRT, which has no
+    GPU here, asks for the kernels' names and sizes only. `tests/tensorrt` runs them."""
+    pytest.importorskip("triton", reason="kernels are compiled by triton: pip install triton")
+    from gaussport.export.engine import plugin_library
+    from gaussport.plugins.tensorrt.attributes import plugin_attributes
+
+    def quick(*arguments: Any, **options: Any) -> Any:
+        return plugin_attributes(*arguments, **options | {"architectures": [86], "every_tactic": False, "portable": False})
+
+    monkeypatch.setattr(plugin_library, "plugin_attributes", quick)
