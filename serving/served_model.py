@@ -41,7 +41,7 @@ class ServedModel:
         limits = BatchLimits(
             self.max_batch, settings.max_delay_ms, settings.queue_size, _sizes(self.runtime, self.max_batch)
         )
-        self._series = metrics.model(self.name, self.version, self.runtime.provider)
+        self._series = metrics.model(self.name, self.version, self.runtime.label)
         self.batcher = Batcher(self.runtime.run, limits, _check_finite, self._observe_batch, self._series.held)
         self._default_timeout_ms = settings.timeout_ms
         self._users = 0

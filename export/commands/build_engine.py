@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--without-plugins", action="store_true", help="build the function bodies instead of our plugins, to compare"
     )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="compile one way to run each kernel, not all that TensorRT may choose from",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace the engine if the bundle has it")
     parser.add_argument("--json", action="store_true", help="print what was built as JSON")
 
@@ -57,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         most_batch=arguments.max_batch,
         timing_cache=arguments.timing_cache,
         plugins=not arguments.without_plugins,
+        quick=arguments.quick,
         overwrite=arguments.overwrite,
     )
     console = Console(stderr=True, highlight=False)

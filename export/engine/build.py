@@ -135,7 +135,7 @@ class _Plan:
         if custom and wish.plugins:
             from gaussport.export.engine.plugin_library import PluginLibrary
 
-            self.library = PluginLibrary.build()
+            self.library = PluginLibrary.build(wish.quick)
         self.model = prepare_graph(model, bundle.manifest.precision, self.precision, wish.plugins)
         self.nodes = plugin_nodes(self.model) if self.library else ()
 

@@ -20,18 +20,21 @@ class PluginLibrary:
     """The built library. Kernels travel in the nodes' attributes, so one library serves every architecture."""
 
     path: Path
+    quick: bool = False
+    """Compile one way to run each kernel, for the asked GPU alone: TensorRT has nothing to choose from, and no newer GPU can
+    compile the kernels for itself."""
 
     @classmethod
-    def build(cls) -> "PluginLibrary":
+    def build(cls, quick: bool = False) -> "PluginLibrary":
         """Build or find it. ExportError when this machine cannot."""
-        return cls(build_library())
+        return cls(build_library(), quick)
 
     def equip(self, model: onnx.ModelProto, nodes: Sequence[PluginNode], architecture: int) -> None:
         """Give every custom node what its plugin needs on that architecture, in place. ExportError when it cannot be."""
-        set_attributes(model, {node.name: _attributes(node, architecture) for node in nodes})
+        set_attributes(model, {node.name: _attributes(node, architecture, self.quick) for node in nodes})
 
 
-def _attributes(node: PluginNode, architecture: int) -> dict[str, str | int | float]:
+def _attributes(node: PluginNode, architecture: int, quick: bool) -> dict[str, str | int | float]:
     if node.dtype not in _SHORT:
         raise ExportError(f"{node.name} computes in {node.dtype}: its plugin has kernels for {', '.join(_SHORT)}")
     fixed = [None if shape is None else [n if isinstance(n, int) else None for n in shape] for shape in node.shapes]
@@ -41,5 +44,7 @@ def _attributes(node: PluginNode, architecture: int) -> dict[str, str | int | fl
         _SHORT[node.dtype],
         architectures=[architecture],
         attributes=node.attributes,
+        portable=not quick,
+        every_tactic=not quick,
         mask_dtype=_MASKS.get(node.mask_dtype or "float32", str(node.mask_dtype)),
     )

@@ -55,6 +55,8 @@ class Wish:
     timing_cache: Path | None = None
     plugins: bool = True
     """Without them the function bodies are built, in TensorRT's own layers: the yardstick of our plugins."""
+    quick: bool = False
+    """One way to run each kernel in place of several that TensorRT times: minutes of compilation less."""
     overwrite: bool = False
 
     def batches(self, manifest: Manifest) -> Batches:

@@ -44,6 +44,7 @@ def config(served: ServedModel) -> dict[str, Any]:
         ],
         "output": [{"name": manifest.output.name, "data_type": "TYPE_FP32", "dims": [len(served.labels)]}],
         "dynamic_batching": {"max_queue_delay_microseconds": int(served.batcher.limits.max_delay_ms * 1000)},
+        "parameters": {name: {"string_value": text} for name, text in served.runtime.facts.items()},
     }
 
 

@@ -146,13 +146,13 @@ def engine_record() -> Callable[..., EngineRecord]:
 
 @pytest.fixture
 def quick_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One way to run for one architecture, in place of every way for the asked one and PTX beside it: TensorRT, which has no
-    GPU here, asks for the kernels' names and sizes only. `tests/tensorrt` runs them."""
+    """Kernels for one architecture stand for all: TensorRT, which has no GPU here, asks for their names and sizes only, and
+    `tests/tensorrt` runs them."""
     pytest.importorskip("triton", reason="kernels are compiled by triton: pip install triton")
     from gaussport.export.engine import plugin_library
     from gaussport.plugins.tensorrt.attributes import plugin_attributes
 
-    def quick(*arguments: Any, **options: Any) -> Any:
+    def one(*arguments: Any, **options: Any) -> Any:
         return plugin_attributes(*arguments, **options | {"architectures": [86], "every_tactic": False, "portable": False})
 
-    monkeypatch.setattr(plugin_library, "plugin_attributes", quick)
+    monkeypatch.setattr(plugin_library, "plugin_attributes", one)

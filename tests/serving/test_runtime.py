@@ -20,6 +20,7 @@ from gaussport.serving.metrics import Metrics
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.served_model import ServedModel
 from gaussport.serving.settings import Settings
+from gaussport.serving.v2 import metadata
 
 ONE_THREAD = Settings(threads=1)
 
@@ -158,6 +159,12 @@ def test_serving_starts_without_torch_onnx_triton_or_tensorrt(tiny: Path) -> Non
     """)
     done = subprocess.run([sys.executable, "-c", script, str(tiny)], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_models_configuration_says_what_runs(tiny: Path) -> None:
+    served = ServedModel(open_bundle(tiny), ONE_THREAD, Metrics())
+    parameters = {name: value["string_value"] for name, value in metadata.config(served)["parameters"].items()}
+    assert parameters == {"provider": "cpu", "precision": "fp32", "onnxruntime": onnxruntime.__version__}
 
 
 def test_a_zip_is_served_like_its_folder(tiny: Path, tmp_path: Path, write_bundle: Callable[..., Path]) -> None:

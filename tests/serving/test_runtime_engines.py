@@ -217,7 +217,7 @@ def test_plugins_are_registered_before_the_engine_is_loaded(
     assert words == {"device_id": "0", "trt_extra_plugin_lib_paths": str(home / PLUGIN_FILE)}
     assert "the engine tensorrt-10.16.1.11-sm_86-fp16" in name
     assert running.max_batch == 8
-    assert running.facts["engine"] == "tensorrt-10.16.1.11-sm_86-fp16"
+    assert running.facts["engine"] == running.label == "tensorrt-10.16.1.11-sm_86-fp16"
     assert (running.facts["gpu"], running.facts["architecture"], running.facts["precision"]) == ("First", "sm_86", "fp16")
 
 
