@@ -1,7 +1,7 @@
 """A checkpoint to a classifier: every parameter present, none left over, every shape as configured."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gaussport.errors import CheckpointError, ConfigurationError
 from gaussport.models.checkpoint.blame import fields_behind
@@ -22,7 +22,9 @@ def build_classifier(checkpoint: Checkpoint) -> Classifier:
     expected = classifier.state_dict()
     _check_names(expected, checkpoint)
     _check_shapes(expected, checkpoint)
-    weights = {name: tensor.detach().clone() for name, tensor in checkpoint.state_dict.items()}
+    # One parameter for each tensor: what is one in the checkpoint, under several names, is one in the classifier.
+    own = {id(tensor): nn.Parameter(tensor.detach().clone()) for tensor in checkpoint.state_dict.values()}
+    weights = {name: own[id(tensor)] for name, tensor in checkpoint.state_dict.items()}
     classifier.load_state_dict(weights, strict=True, assign=True)
     return classifier.eval()
 

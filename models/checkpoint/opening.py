@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaussport.errors import CheckpointError
-from gaussport.models.checkpoint.container import Container, located
+from gaussport.models.checkpoint.container import Container, container_of, located
 from gaussport.models.checkpoint.contents import Stored
 from gaussport.models.checkpoint.folders import shown
 from gaussport.models.checkpoint.safetensors_file import read_safetensors
@@ -43,10 +43,7 @@ def hash_of(path: Path) -> str:
 
 
 def _read_shard(path: Path) -> Stored:
-    container, place = located(path)
-    if container is Container.INDEX:
-        raise CheckpointError(f"the shard {shown(path.name)} is an index itself: copy the checkpoint again")
-    return _read_file(container, place)
+    return _read_file(container_of(path), path)
 
 
 def _read_file(container: Container, path: Path) -> Stored:

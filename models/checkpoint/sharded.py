@@ -7,7 +7,7 @@ from typing import Any
 
 from gaussport.errors import CheckpointError
 from gaussport.models.checkpoint.contents import Stored
-from gaussport.models.checkpoint.folders import shown
+from gaussport.models.checkpoint.folders import INDEXES, shown
 
 _LIMIT_BYTES = 32 << 20
 
@@ -24,12 +24,13 @@ def read_sharded(path: Path, read_shard: Callable[[Path], Stored]) -> Stored:
     tensors: dict[str, Any] = {}
     description: dict[str, Any] = {}
     total, words = path.stat().st_size, ""
-    for shard in sorted(set(weight_map.values())):
-        if Path(shard).name != shard:
-            raise CheckpointError(f"{name} names the shard {shard!r}, which is not a file beside it: do not use this index")
+    shards = sorted(set(weight_map.values()))
+    for shard in shards:
+        if Path(shard).name != shard or shard.endswith(INDEXES):
+            raise CheckpointError(f"{name} names the shard {shard!r}, which is no shard beside it: do not use this index")
         if not (path.parent / shard).is_file():
-            count = len(set(weight_map.values()))
-            raise CheckpointError(f"{name} names {count} shards but {shard} is missing: copy all of them into one folder")
+            raise CheckpointError(f"{name} names {len(shards)} shards but {shard} is missing: copy all into one folder")
+    for shard in shards:
         stored = read_shard(path.parent / shard)
         wanted = {tensor for tensor, home in weight_map.items() if home == shard}
         missing, extra = sorted(wanted - stored.content.keys()), sorted(stored.content.keys() - wanted)
@@ -39,7 +40,7 @@ def read_sharded(path: Path, read_shard: Callable[[Path], Stored]) -> Stored:
         tensors.update(stored.content)
         description.update({} if stored.description is stored.content else stored.description)
         total, words = total + stored.total_bytes, stored.format
-    return Stored(tensors, description, f"{words}, {len(set(weight_map.values()))} shards", total)
+    return Stored(tensors, description, f"{words}, {len(shards)} shards", total)
 
 
 def shards_of(path: Path) -> list[Path]:

@@ -142,9 +142,9 @@ def test_a_part_of_a_configuration_is_enough(name: str, tmp_path: Path) -> None:
 
 
 def test_the_words_of_others_are_understood(tmp_path: Path) -> None:
-    foreign = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32, "patch_size": 8}
+    foreign: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32}
     foreign |= {"model_type": "vit", "hidden_act": "gelu_new", "layer_norm_eps": 1e-12, "architectures": ["X"]}
-    foreign |= {"id2label": {str(n): f"kind {n}" for n in range(10)}, "num_channels": 3, "torch_dtype": "float32"}
+    foreign |= {"id2label": {str(n): f"kind {n}" for n in range(10)}, "patch_size": 8, "torch_dtype": "float32"}
     (tmp_path / "config.json").write_text(json.dumps(foreign))
     found = read(bare(tmp_path, preset("dot-tiny")))
     assert (found.config.attention.heads, found.config.gelu, found.config.norm_epsilon) == (4, "tanh", 1e-12)
