@@ -2,10 +2,11 @@
 
     python benchmarks/precision.py [--threads 1] [--rounds 15] [--models mnist-ssog mnist-gma ssog-d256] [-o OUT]
 
-Speed is ONNX Runtime's on the CPU, milliseconds a picture, medians over rounds in which every precision runs once; bfloat16
-has no CPU kernels, so that its answers come from the model rounded at every step and it has no speed here. `library` rows
-are onnxruntime.quantization's own static Q/DQ with the same pictures. Random weights have no accuracy: there it is agreement
-on synthetic scenes, and says only that the conversion keeps the function. Writes OUT.json and OUT.md.
+Speed is ONNX Runtime's on the CPU: milliseconds of processor time a picture, which other jobs on the machine disturb less
+than they do the clock, medians over rounds in which every precision runs once. bfloat16 has no CPU kernels: its answers come
+from the model rounded at every step, and it has no speed here. `library` rows are onnxruntime.quantization's own static Q/DQ
+with the same pictures. Random weights have no accuracy: there it is agreement on synthetic scenes, and says only that the
+conversion keeps the function. Writes OUT.json and OUT.md.
 """
 
 import argparse
@@ -164,17 +165,17 @@ def measured(subject: Subject, rounds: int) -> list[Row]:
 
 
 def milliseconds(sessions: dict[str, Session], subject: Subject, rounds: int) -> dict[str, dict[int, float]]:
-    """Median time a picture for each batch size, over interleaved rounds after a warm-up."""
+    """Median processor time a picture for each batch size, over interleaved rounds after a warm-up."""
     found: dict[str, dict[int, float]] = {name: {} for name in sessions}
     for size in BATCHES:
         pixels = np.stack([subject.pictures.pixels(index) for index in range(size)])
         taken: dict[str, list[float]] = {name: [] for name in sessions}
         for counted in [False] + [True] * rounds:
             for name, session in sessions.items():
-                began = time.perf_counter()
+                began = time.process_time()
                 session.run(pixels)
                 if counted:
-                    taken[name].append(1e3 * (time.perf_counter() - began) / size)
+                    taken[name].append(1e3 * (time.process_time() - began) / size)
         for name, times in taken.items():
             found[name][size] = statistics.median(times)
     return found
@@ -184,8 +185,8 @@ HEAD = (
     "precision",
     "bytes",
     "÷ fp32",
-    "ms, batch 1",
-    "ms a picture, batch 32",
+    "CPU ms, batch 1",
+    "CPU ms a picture, batch 32",
     "÷ fp32",
     "accuracy",
     "drop (points)",

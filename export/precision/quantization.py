@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from gaussport.export.precision.formats import FLOAT32
 from gaussport.export.precision.layers import LINEAR, layers
 
+INTEGERS, SCALES = ".int8", ".scales"
+"""What the names of a quantized weight and of its scales end with, behind the weight's own name."""
+
 LARGEST = 127
 """int8 is used from −127 to 127, so that a number and its negative are equally well shown."""
 
@@ -76,8 +79,8 @@ def _dequantized_weight(graph: gs.Graph, weight: gs.Constant, axis: int) -> gs.V
     shape = [-1 if a == axis else 1 for a in range(values.ndim)]
     integers = np.clip(np.rint(values / scales.reshape(shape)), -LARGEST, LARGEST).astype(np.int8)
     inputs = [
-        gs.Constant(f"{weight.name}.int8", integers),
-        gs.Constant(f"{weight.name}.scales", scales),
+        gs.Constant(f"{weight.name}{INTEGERS}", integers),
+        gs.Constant(f"{weight.name}{SCALES}", scales),
         gs.Constant(f"{weight.name}.zeros", np.zeros(len(scales), np.int8)),
     ]
     shown = gs.Variable(f"{weight.name}.shown", FLOAT32, values.shape)

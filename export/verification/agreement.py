@@ -3,13 +3,14 @@
 from onnx import TensorProto
 
 from gaussport.errors import BundleError
+from gaussport.export.precision.census import precision_of
 from gaussport.export.verification.subject import Subject
 from gaussport.export.work import opset_of, tensor_spec
 from gaussport.plugins import DOMAIN
 
 
 def manifest_agrees(subject: Subject) -> str:
-    """Names, types and axes of input and output, opset, operator versions; one symbol for the batch."""
+    """Names, types and axes of input and output, opset, operator versions, precision; one symbol for the batch."""
     manifest, graph = subject.bundle.manifest, subject.model.graph
     for side, values, stated in (("input", graph.input, manifest.input), ("output", graph.output, manifest.output)):
         if len(values) != 1:
@@ -31,7 +32,10 @@ def manifest_agrees(subject: Subject) -> str:
         raise BundleError(f"the graph imports opset {opset}, the manifest says {manifest.opset}")
     if manifest.operators != ({} if custom is None else {DOMAIN: custom}):
         raise BundleError(f"the graph imports {DOMAIN} version {custom}, the manifest says {manifest.operators or 'none'}")
-    return f"{_text(manifest.input)} → {_text(manifest.output)}, {len(manifest.labels)} labels"
+    precision = precision_of(subject.model)
+    if precision != manifest.precision:
+        raise BundleError(f"the graph's layers compute in {precision}, the manifest says {manifest.precision}")
+    return f"{_text(manifest.input)} → {_text(manifest.output)}, {len(manifest.labels)} labels, {precision}"
 
 
 def _text(spec: object) -> str:
