@@ -132,6 +132,11 @@ def _open_on(bundle: Bundle, provider: str, threads: int, options: ProviderOptio
 
 def _model_session(bundle: Bundle, provider: str, words: dict[str, str], threads: int) -> onnxruntime.InferenceSession:
     """A session of model.onnx, from bytes whose hashes were compared."""
+    if provider == "cpu" and bundle.manifest.precision == "bf16":
+        raise ServingError(
+            f"{bundle.path} is bf16, and ONNX Runtime's CPU provider cannot multiply bfloat16: use --provider cuda, "
+            "or export the checkpoint with --precision fp16"
+        )
     beside = {DATA_FILE: bundle.read(DATA_FILE)} if DATA_FILE in bundle.manifest.files else {}
     return open_session(bundle.read(MODEL_FILE), f"{MODEL_FILE} of {bundle.path}", provider, words, threads, beside)
 
