@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -59,6 +60,7 @@ def build_engines(path: Path, wish: Wish, step: Callable[[str], None] = lambda _
     bundle = open_bundle(path, check_hashes=False)
     check_wish(wish, bundle.manifest)
     check_installed(wish.builder)
+    _check_tools(bundle, wish)
     architectures = _architectures(wish)
     _check_writable(bundle, wish, architectures)
     with TemporaryDirectory(prefix="gaussport-engine-") as scratch:
@@ -74,6 +76,18 @@ def build_engines(path: Path, wish: Wish, step: Callable[[str], None] = lambda _
         step("writing the bundle")
         built = _publish(bundle, plan, made, wish.overwrite)
     return open_bundle(path, check_hashes=False), built
+
+
+def _check_tools(bundle: Bundle, wish: Wish) -> None:
+    """Raise an EngineError when what prepares the graph or compiles the kernels is not installed."""
+    missing = [name for name in ("torch", "onnx", "onnx_graphsurgeon", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise EngineError(f"{', '.join(missing)} missing, which prepares the graph: pip install 'gaussport[export]'")
+    if bundle.manifest.operators and wish.plugins and find_spec("triton") is None:
+        raise EngineError(
+            "triton is not installed, and our kernels are compiled with it: pip install triton, or build the function "
+            "bodies with --without-plugins"
+        )
 
 
 def _architectures(wish: Wish) -> tuple[int, ...]:

@@ -61,6 +61,7 @@ def _configured(backend: Backend, builder: Any, network: Any, request: Request, 
     trt = backend.trt
     config = builder.create_builder_config()
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    config.clear_flag(trt.BuilderFlag.TF32)  # on by default, and no float32: the bundle's proof would not hold
     backend.aim(config, request.architecture)
     profile = builder.create_optimization_profile()
     pixels = network.get_input(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gaussport.cli import main
-from gaussport.errors import EngineError, UsageError
+from gaussport.errors import EngineError, ExportError, UsageError
 from gaussport.export.engine import backend, build
 from gaussport.export.engine.architectures import parse_architecture
 from gaussport.export.engine.build import build_engines
@@ -88,7 +88,23 @@ def test_a_missing_compiler_is_told_before_tensorrt_starts(
     monkeypatch.setattr(build, "check_installed", lambda builder: None)
     monkeypatch.setattr(build, "run_worker", lambda *_: pytest.fail("the worker was started"))
     monkeypatch.setattr("gaussport.plugins.tensorrt.library.shutil.which", lambda name: None)
-    with pytest.raises(Exception, match="install cmake, make and g"):
+    with pytest.raises(ExportError, match="install cmake, make and g"):
+        build_engines(bundles("ssog"), Wish("tensorrt-rtx", (86,)))
+
+
+@pytest.mark.parametrize(
+    ("absent", "message"),
+    [
+        ("triton", "triton is not installed, and our kernels"),
+        ("onnx_graphsurgeon", "onnx_graphsurgeon missing"),
+    ],
+)
+def test_a_missing_package_is_one_line(
+    bundles: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, absent: str, message: str
+) -> None:
+    monkeypatch.setattr(build, "check_installed", lambda builder: None)
+    monkeypatch.setattr(build, "find_spec", lambda name: None if name == absent else name)
+    with pytest.raises(EngineError, match=message):
         build_engines(bundles("ssog"), Wish("tensorrt-rtx", (86,)))
 
 
