@@ -17,10 +17,9 @@ class Connection(HttpToolsProtocol):
     """One client's connection. uvicorn times idle connections only, and each byte restarts that clock."""
 
     head_timeout_s = 30.0
-    first_grace_s = 0.5
-    """How long a connection that never sent anything may still send its first request while the server stops."""
+    last_grace_s = 0.5
+    """How long a silent connection may still begin a request while the server stops."""
     _head_timer: asyncio.TimerHandle | None = None
-    _any_byte = False
     _arriving = False
     """Between the first byte of a request and its last."""
     _stopping = False
@@ -28,10 +27,6 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._await_head()
-
-    def data_received(self, data: bytes) -> None:
-        self._any_byte = True
-        super().data_received(data)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -49,19 +44,16 @@ class Connection(HttpToolsProtocol):
             self._await_head()  # the rest of a body that nobody waits for: it may not come for ever
 
     def shutdown(self) -> None:
-        """The server stops: answer what is here or on its way, then close."""
+        """The server stops: answer what is here or on its way, then close. A connection that is silent stays open for a
+        moment, because its client may have begun to write before it can know."""
         self._stopping = True
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
-        elif self._arriving:
-            pass  # its head is not complete: `on_headers_complete` sees to it
-        elif self._any_byte:
-            self.transport.close()
-        else:
-            self.loop.call_later(self.first_grace_s, self._close_if_silent)
+        elif not self._arriving:  # else `on_headers_complete` sees to it
+            self.loop.call_later(self.last_grace_s, self._close_if_silent)
 
     def _close_if_silent(self) -> None:
-        if not self._any_byte:
+        if not self._arriving and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
 
     def on_headers_complete(self) -> None:

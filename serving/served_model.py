@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +14,7 @@ from gaussport.export.bundle.store import Bundle
 from gaussport.serving.batcher import Batcher, BatchLimits, Place
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.errors import RequestError
-from gaussport.serving.metrics import Metrics
+from gaussport.serving.metrics import Metrics, ModelSeries
 from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.settings import Settings
@@ -42,7 +43,8 @@ class ServedModel:
             self.max_batch, settings.max_delay_ms, settings.queue_size, _sizes(self.runtime, self.max_batch)
         )
         self._series = metrics.model(self.name, self.version, self.runtime.label)
-        self.batcher = Batcher(self.runtime.run, limits, _check_finite, self._observe_batch, self._series.held)
+        observe = partial(_observe_batch, self.statistics, self._series)  # and not a method: the cycle would outlive us
+        self.batcher = Batcher(self.runtime.run, limits, _check_finite, observe, self._series.held)
         self._default_timeout_ms = settings.timeout_ms
         self._users = 0
         self._unused = asyncio.Event()
@@ -89,9 +91,10 @@ class ServedModel:
         self.statistics.answered(len(rows), answer.queue_s, answer.inference_s, decode_s + self.batcher.clock() - began)
         return answer
 
-    def _observe_batch(self, size: int, seconds: float) -> None:
-        self.statistics.batch(size, seconds)
-        self._series.batch(size, seconds)
+
+def _observe_batch(statistics: Statistics, series: ModelSeries, size: int, seconds: float) -> None:
+    statistics.batch(size, seconds)
+    series.batch(size, seconds)
 
 
 def threads_each(settings: Settings) -> int:

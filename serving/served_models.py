@@ -14,6 +14,7 @@ from itertools import groupby
 
 from gaussport.errors import GaussportError, ServingError, UsageError
 from gaussport.serving.errors import RequestError
+from gaussport.serving.freed_memory import give_back_memory
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.repository import Entry, Fingerprint, Repository
 from gaussport.serving.served_model import ServedModel
@@ -247,15 +248,18 @@ class ServedModels:
         """Let a model end in the background; then its index entry says why it went."""
         key = (model.name, model.version)
 
-        async def end() -> None:
+        async def end(model: ServedModel | None) -> None:
+            assert model is not None
             await model.retire(self._settings.body_timeout_s + self._settings.timeout_ms / 1000)
+            model = None  # the last that held it
+            await asyncio.to_thread(give_back_memory)
             known = self._index.get(key)
             if reason is not None and known is not None and known.state is State.UNLOADING:
                 self._index[key] = replace(known, state=State.UNAVAILABLE)
                 if reason is _GONE:
                     del self._index[key]
 
-        task = asyncio.get_running_loop().create_task(end())
+        task = asyncio.get_running_loop().create_task(end(model))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 

@@ -24,7 +24,6 @@ from gaussport.serving.api_keys import ApiKeys
 from gaussport.serving.app import build_app
 from gaussport.serving.connection import quiet_config
 from gaussport.serving.listening import address_of, check_tls, listen, waiting
-from gaussport.serving.metrics import FOLDER_VARIABLE
 from gaussport.serving.served_model import threads_each
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
@@ -51,7 +50,6 @@ def serve(paths: Sequence[Path], settings: Settings, announce: Callable[[str], N
             from gaussport.serving.supervisor import supervise
 
             return supervise(paths, settings, listener, ready)
-        os.environ.pop(FOLDER_VARIABLE, None)  # somebody else's, and files of the dead would be counted as ours
         run(paths, settings, listener, ready)
     return 0
 

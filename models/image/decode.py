@@ -19,6 +19,7 @@ from gaussport.models.image.foreign import foreign_format
 Background = tuple[int, int, int]
 
 _ORIENTATION_TAG = 0x0112
+_DOUBLED_EXIF = b"Exif\0\0Exif\0\0"
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -145,7 +146,10 @@ def _check_header(size: tuple[int, int], limits: ImageLimits) -> None:
 
 
 def _upright(rgb: Image.Image, source: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation. An unreadable EXIF block says nothing about how to hold the picture."""
+    """Apply the EXIF orientation. An unreadable EXIF block says nothing about how to hold the picture; one whose header
+    stands there twice is unreadable to viewers, though Pillow reads it, and the picture is taken as they show it."""
+    if bytes(source.info.get("exif", b"")).startswith(_DOUBLED_EXIF):
+        return rgb
     try:
         orientation = source.getexif().get(_ORIENTATION_TAG, 1)
         turn = _UPRIGHT.get(orientation)

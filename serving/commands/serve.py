@@ -1,6 +1,7 @@
 """`gaussport serve BUNDLE…`: answer over HTTP until told to stop."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.bundles:
         raise UsageError("name at least one bundle, or a folder of NAME/VERSION/ bundles")
+    os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)  # another program's; the metrics package looks as it is imported
     from gaussport.serving import logs
     from gaussport.serving.server import serve
 

@@ -5,10 +5,16 @@ import contextlib
 import json
 import re
 import signal
+import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -19,12 +25,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from PIL import Image
 
 from gaussport.errors import UsageError
+from gaussport.models.image.decode import ImageLimits, Opened, open_picture
 from gaussport.serving.api_keys import ApiKeys
 from gaussport.serving.app import build_app
+from gaussport.serving.pixel_room import PixelRoom
+from gaussport.serving.served_model import threads_each
 from gaussport.serving.settings import Settings
 from gaussport.serving.tracing import OpenTelemetry
 
 TLS = Path(__file__).parent / "tls"
+T = TypeVar("T")
 KEY, OTHER = "k" * 16 + "-first", "k" * 16 + "-second"
 
 
@@ -43,6 +53,9 @@ class Local:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self._runner.run(self._http.request(method, path, **options))
+
+    def run(self, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, T]]) -> T:
+        return self._runner.run(work(self._http))
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.request("GET", path, **options)
@@ -257,3 +270,99 @@ def test_what_cannot_be_used_is_told_before_anything_is_loaded(
         run_server(tmp_path, options=options),
     ):
         pass
+
+
+def test_health_answers_while_every_decoding_thread_is_busy(tiny: Path, png: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, free = threading.Event(), threading.Event()
+
+    def stuck(data: bytes, limits: ImageLimits) -> Opened:
+        started.set()
+        assert free.wait(20)
+        return open_picture(data, limits)
+
+    monkeypatch.setattr("gaussport.serving.decoding.open_picture", stuck)
+
+    async def both(http: httpx.AsyncClient) -> tuple[int, int]:
+        asking = asyncio.ensure_future(http.post("/v1/classify", content=png))
+        await asyncio.to_thread(started.wait, 20)
+        health = await http.get("/v2/health/live")
+        assert not asking.done()
+        free.set()
+        return health.status_code, (await asking).status_code
+
+    with client_of(build_app([tiny], Settings(threads=1, decode_threads=1))) as client:
+        assert client.run(both) == (200, 200)
+
+
+def test_threads_are_the_usable_cores_over_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gaussport.serving.served_model.usable_cores", lambda: 8)
+    assert [threads_each(Settings(workers=workers)) for workers in (1, 2, 3, 8, 100)] == [8, 4, 2, 1, 1]
+    assert threads_each(Settings(workers=4, threads=5)) == 5
+
+
+def test_probes_are_answered_while_models_load_and_the_process_ends_when_told(
+    tmp_path: Path, write_bundle: Callable[..., Path]
+) -> None:
+    """A graph of six thousand nodes takes its time: the server must not wait for it."""
+    bundle = write_bundle(tmp_path / "big", slow_loops=3000)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    words = [sys.executable, "-m", "gaussport", "serve", str(bundle), "--port", str(port), "--threads", "1"]
+    with (
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as http,
+    ):
+        give_up = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(httpx.ConnectError):
+                live = http.get("/v2/health/live")
+                break
+            assert time.monotonic() < give_up
+        ready, asked = http.get("/v2/health/ready"), http.post("/v1/classify", content=b"x")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+    assert (live.status_code, ready.status_code, ready.json()["code"]) == (200, 503, "not_ready")
+    assert (asked.status_code, asked.json()["code"], asked.headers["retry-after"]) == (503, "not_ready", "1")
+    assert (out, err, process.returncode) == ("", "", 0)
+
+
+def test_a_folder_for_metrics_of_somebody_elses_is_left_alone(
+    tiny: Path, tmp_path: Path, run_server: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "missing"))
+    with run_server(tiny) as server, server.http() as http:
+        assert "process_resident_memory_bytes" in http.get("/metrics").text
+
+
+def test_pictures_of_every_size_share_a_request(
+    tiny: Path, make_picture: Callable[..., Image.Image], encode: Callable[..., bytes]
+) -> None:
+    pictures = [encode(make_picture(1, side=side)) for side in (1, 9, 300)]
+    wide = encode(make_picture(2).resize((1200, 900)), "JPEG")
+    with client_of(build_app([tiny], Settings(threads=1))) as client:
+        solo = [client.post("/v1/classify", content=data).json()["results"][0] for data in (*pictures, wide)]
+        files = [("file", ("x", data)) for data in (*pictures, wide)]
+        together = client.post("/v1/classify", files=files).json()["results"]
+    for one, other in zip(solo, together, strict=True):
+        assert [entry["index"] for entry in one["predictions"]] == [entry["index"] for entry in other["predictions"]]
+
+
+def test_room_for_pixels_is_shared_and_given_back() -> None:
+    room, most, running = PixelRoom(100), 0, 0
+    lock = threading.Lock()
+
+    def decode(pixels: int) -> None:
+        nonlocal most, running
+        with room.reserved(pixels):
+            with lock:
+                running += pixels
+                most = max(most, running)
+            time.sleep(0.001)
+            with lock:
+                running -= pixels
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(decode, [60, 30, 30, 100, 10, 90, 50, 50] * 4))
+    assert 90 <= most <= 100
+    decode(1000)  # more than all of it: alone
+    assert most == 1000
