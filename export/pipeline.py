@@ -21,7 +21,7 @@ from gaussport.export.wishes import (
     creation_time,
     model_name,
 )
-from gaussport.models.checkpoint.container import located
+from gaussport.models.checkpoint.early import refuse_early
 from gaussport.models.checkpoint.wishes import Wishes
 from gaussport.models.image.preprocess import Preprocessing
 
@@ -68,7 +68,7 @@ def export_checkpoint(
     chosen_labels = None if labels is None else read_labels(labels)
 
     def read() -> "Trained":
-        located(checkpoint_path)  # what no checkpoint begins with is refused before torch is imported
+        refuse_early(checkpoint_path)  # before torch is imported
         from gaussport.export import work
 
         if model is not None:

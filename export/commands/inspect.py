@@ -11,7 +11,7 @@ from rich.table import Table
 from gaussport.export.commands.output import shown, write_json
 from gaussport.export.commands.reading_options import add_reading_arguments, wishes_from
 from gaussport.export.wishes import check_plain
-from gaussport.models.checkpoint.container import located
+from gaussport.models.checkpoint.early import refuse_early
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         document, rows = _bundle(path)
     else:
         wishes = wishes_from(arguments)
-        located(path)  # what no checkpoint begins with is refused before torch is imported
+        refuse_early(path)  # before torch is imported
         from gaussport.export.commands.checkpoint_view import view
 
         document, rows = view(path, arguments.config, wishes)

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import torch
@@ -16,8 +15,9 @@ import torch
 from gaussport.errors import CheckpointError
 from gaussport.models.checkpoint.container import Container
 from gaussport.models.checkpoint.contents import Stored
+from gaussport.models.checkpoint.early import check_zip, strange_globals, wanted
 from gaussport.models.checkpoint.folders import shown
-from gaussport.models.checkpoint.pickle_globals import pickled_globals
+from gaussport.models.checkpoint.pickle_globals import PickledGlobal, pickled_globals
 
 _AGAIN = "download or copy it again"
 _REFUSED = re.compile(r"(?:GLOBAL|global|class|function)\s+`?([A-Za-z_][\w.]*\.\w+)`?")
@@ -41,7 +41,7 @@ def read_torch(path: Path, container: Container) -> Stored:
         CheckpointError: the file is damaged, wants to import something, or holds something else.
     """
     if container is Container.TORCH_ZIP:
-        _check_zip(path)
+        check_zip(path)
     content = _load(path)
     if not isinstance(content, Mapping):
         raise CheckpointError(
@@ -49,24 +49,6 @@ def read_torch(path: Path, container: Container) -> Stored:
         )
     words = "torch.save, zip" if container is Container.TORCH_ZIP else "torch.save, old format"
     return Stored(content, content, words, path.stat().st_size)
-
-
-def _check_zip(path: Path) -> None:
-    """The archive is whole, and unpacks to no more than it is: torch.save never compresses, a bomb does."""
-    name = shown(path.name)
-    try:
-        with ZipFile(path) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-            names = {entry.filename.rpartition("/")[2] for entry in archive.infolist()}
-    except (BadZipFile, OSError, ValueError, NotImplementedError, EOFError):
-        # A zip's table of contents is its last part.
-        raise CheckpointError(f"{name} is a truncated zip archive: {_AGAIN}") from None
-    if "data.pkl" not in names:
-        raise CheckpointError(f"{name} is a zip archive, but not one of torch.save: give the checkpoint itself")
-    if "constants.pkl" in names:
-        raise CheckpointError(f"{name} is a TorchScript program, not a checkpoint: save the module's state_dict()")
-    if unpacked > path.stat().st_size:
-        raise CheckpointError(f"{name} claims to unpack to {unpacked:,} bytes, more than it holds: save it with torch.save")
 
 
 def _load(path: Path) -> object:
@@ -84,16 +66,11 @@ def _load(path: Path) -> object:
 
 def _refusal(path: Path, reason: str) -> str:
     """The sentence for a pickle that torch will not read: what it wanted, and which field brings it."""
-    name = shown(path.name)
-    known = (*(f"{plain.__module__}.{plain.__qualname__}" for plain in _PLAIN_DATA), "torch.", "collections.")
-    strange = [found for found in pickled_globals(path) if not found.name.startswith(known)]
+    strange = strange_globals(path)
     said = _REFUSED.search(reason)
-    named = [found for found in strange if said and found.name == said[1]] or strange
-    wanted = named[0].name if named else said[1] if said else None
-    if wanted is None:
-        return f"{name} is a pickle that holds more than tensors, or is damaged: {_AGAIN}"
-    field = f"; it is under the key {named[0].field!r}" if named and named[0].field else ""
-    return (
-        f"{name} is a pickle that wants to use {wanted}, and nothing that a checkpoint brings is run{field}: save it again "
-        "without that, with tensors, numbers, strings, lists and dicts only"
-    )
+    if said:
+        named = [found for found in pickled_globals(path) if found.name == said[1]]
+        return wanted(path, (named or [PickledGlobal(said[1], None)])[0])
+    if strange:
+        return wanted(path, strange[0])
+    return f"{shown(path.name)} is a pickle that holds more than tensors, or is damaged: save it with torch.save"

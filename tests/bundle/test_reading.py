@@ -90,6 +90,14 @@ def test_json_that_is_not_a_manifest_is_refused(tmp_path: Path, write: Write, te
         open_bundle(path)
 
 
+def test_parts_that_disagree_are_told_in_our_own_words(tmp_path: Path, write: Write) -> None:
+    path = write(tmp_path / "tiny")
+    _edit(path, lambda content: content["labels"].append("one more"))
+    with pytest.raises(BundleError, match="does not have one column for each of") as caught:
+        open_bundle(path)
+    assert "Value error" not in str(caught.value)
+
+
 def test_a_schema_from_the_future_asks_for_an_upgrade(tmp_path: Path, write: Write) -> None:
     path = write(tmp_path / "tiny")
     _edit(path, lambda content: content.update(schema_version=2, surprise=True))

@@ -19,6 +19,7 @@ import torch
 
 from gaussport.cli import main
 from gaussport.export.bundle.store import Bundle, open_bundle
+from gaussport.export.rereading import read_again
 from gaussport.export.session import Session
 from gaussport.models.classifier import Classifier
 from gaussport.models.presets import preset
@@ -87,6 +88,24 @@ def test_verify_reads_the_same_weights_again(
 ) -> None:
     assert main(["verify", str(exported.path), "--checkpoint", str(training_run[0])]) == 0
     assert "the bundle's own checkpoint" in capsys.readouterr().out
+
+
+def test_a_resized_model_is_resized_again(exported: Bundle, training_run: tuple[Path, Classifier]) -> None:
+    """As `--input-size 48` would have written it: verify starts from the stored positions, not from resized ones."""
+    manifest = exported.manifest
+    origin = manifest.provenance.model_copy(update={"resized_from": (32, 32)})
+    config = {**manifest.config, "image_size": [48, 48]}
+    resized = manifest.model_copy(update={"provenance": origin, "config": config})
+    again = read_again(resized, training_run[0], None, None)
+    assert again.preprocessing.size == (48, 48)
+    assert again.state_dict["pos_embed"].shape == (1, 36, 32)
+    assert again.weights == "ema"
+
+
+def test_another_file_is_read_as_itself(exported: Bundle, tmp_path: Path) -> None:
+    """A bundle of averaged weights, held against a file that has only trained ones: its own, not an error about averages."""
+    path = save(tmp_path / "other.pt", torch_document(good_checkpoint()))
+    assert read_again(exported.manifest, path, None, None).weights == "raw"
 
 
 def test_inspect_says_what_was_inferred_and_from_where(
@@ -179,13 +198,20 @@ def test_nothing_in_a_file_runs_on_any_command(
         assert "posix.mkdir" in err or "is named .safetensors but holds a" in err
 
 
+def headed(header: bytes) -> bytes:
+    return len(header).to_bytes(8, "little") + header + b"\0" * 8
+
+
 LIES = {
     "lfs.pt": b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d7a" * 16 + b"\nsize 12345\n",
     "html.pt": b"<!DOCTYPE html><html><body>404</body></html>",
     "zero.pt": b"",
     "half.pt": b"PK\x03\x04" + b"\0" * 400,
     "header.safetensors": (2**60).to_bytes(8, "little") + b"{}",
-    "offsets.safetensors": (61).to_bytes(8, "little") + b'{"w":{"dtype":"F32","shape":[9999999999],"data_offsets":[-4,4]}}',
+    "offsets.safetensors": headed(b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[-4,4]}}'),
+    "shape.safetensors": headed(b'{"w":{"dtype":"F32","shape":[9999999999],"data_offsets":[0,8]}}'),
+    "short.safetensors": headed(b'{"w":{"dtype":"F32","shape":[9999999999],"data_offsets":[0,39999999996]}}'),
+    "deep.safetensors": headed(b'{"a":' * 5000),
     "text.msgpack": b"\x81\xa6params\xdf\xff\xff\xff\xff",
     "array.msgpack": b"\x81\xa1w\xdd\xff\xff\xff\xff",
 }
@@ -207,16 +233,32 @@ def test_what_is_no_checkpoint_costs_neither_memory_nor_a_traceback(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("lfs.pt", "Git LFS pointer"),
+        ("half.pt", "truncated zip"),
+        ("shape.safetensors", "has a F32 tensor of shape [9999999999] at bytes 0 to 8"),
+        ("short.safetensors", "claims 40,000,000,0"),
+        ("zip.pt", "wants to use posix.mkdir"),
+        ("modern.bin", "wants to use posix.mkdir"),
+    ],
+)
 @pytest.mark.parametrize("command", ["export", "inspect"])
-def test_what_its_first_bytes_betray_is_refused_before_torch_is_imported(command: str, tmp_path: Path) -> None:
-    (tmp_path / "lfs.pt").write_bytes(LIES["lfs.pt"])
+def test_what_can_be_told_without_torch_is_refused_before_it_is_imported(
+    command: str, name: str, words: str, tmp_path: Path
+) -> None:
+    if name in LIES:
+        (tmp_path / name).write_bytes(LIES[name])
+    else:
+        dangerous(name, tmp_path)
     output = ["-o", "out"] if command == "export" else []
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "gaussport", command, "lfs.pt", *output],
+        [sys.executable, "-X", "importtime", "-m", "gaussport", command, name, *output],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "Git LFS pointer" in done.stderr.splitlines()[-1]
+    assert words in done.stderr.splitlines()[-1]
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert imported.isdisjoint({"torch", "onnx", "onnxruntime"})
 
