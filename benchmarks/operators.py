@@ -3,7 +3,8 @@
     python benchmarks/operators.py [--threads 1 2] [--tokens 196 1024 4096 16384] [--rounds 5] [-o build/bench/operators]
 
 Within a round every backend runs once, so that ratios hold when the machine's speed drifts; figures are medians over rounds.
-Peak memory is that of a fresh process that runs one backend once, less what it held before. Writes OUT.json, .md and .png.
+On one thread the time is the processor's, which other jobs on the machine do not lengthen; on more it is the clock's.
+Peak memory is that of a fresh process that runs one backend once, less what it held before. Writes OUT.json, .md and .svg.
 """
 
 import argparse
@@ -116,15 +117,15 @@ def onnx_run(operator: str, given: list[Tensor], threads: int) -> Run:
     return lambda: session.run(None, feed)
 
 
-def milliseconds(runs: dict[str, Run], rounds: int) -> dict[str, float]:
+def milliseconds(runs: dict[str, Run], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
     """Median time of each run over interleaved rounds, after a warm-up."""
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for counted in [False] + [True] * rounds:
         for name, run in runs.items():
-            began = time.perf_counter()
+            began = clock()
             run()
             if counted:
-                taken[name].append(1e3 * (time.perf_counter() - began))
+                taken[name].append(1e3 * (clock() - began))
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
@@ -155,7 +156,8 @@ def measure(tokens: Iterable[int], threads: Iterable[int], rounds: int, names: l
         for used in threads:
             torch.set_num_threads(used)
             runs = {name: backend(name, operator, count, used) for name in chosen}
-            for name, taken in milliseconds(runs, rounds).items():
+            clock = time.process_time if used == 1 else time.perf_counter
+            for name, taken in milliseconds(runs, rounds, clock).items():
                 measurements.append(Measurement(operator, name, count, used, taken, memory[name]))
     return measurements
 
@@ -187,8 +189,9 @@ def markdown(measurements: list[Measurement]) -> str:
 
 def plot(measurements: list[Measurement], path: Path) -> None:
     operators = ["SeparableGaussianFilter", "LatentMemoryRouting"]
+    matplotlib.rcParams["svg.hashsalt"] = "gaussport"  # equal measurements give equal files
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), sharex=True)
-    threads = max(m.threads for m in measurements)
+    threads = min(m.threads for m in measurements)
     for column, operator in enumerate(operators):
         for row, unit in enumerate(("milliseconds", "megabytes")):
             axis = axes[row][column]
@@ -198,8 +201,9 @@ def plot(measurements: list[Measurement], path: Path) -> None:
             axis.set(title=operator if row == 0 else "", xlabel="tokens" if row else "", ylabel=unit)
             axis.grid(alpha=0.3)
     axes[0][0].legend()
+    figure.suptitle(f"{threads} thread{'s' * (threads > 1)}")
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, metadata={"Date": None})
 
 
 def main() -> None:
@@ -220,7 +224,7 @@ def main() -> None:
     arguments.output.with_suffix(".json").write_text(json.dumps(document, indent=1))
     table = markdown(measurements)
     arguments.output.with_suffix(".md").write_text(table)
-    plot(measurements, arguments.output.with_suffix(".png"))
+    plot(measurements, arguments.output.with_suffix(".svg"))
     Console().print(table, highlight=False)
 
 

@@ -55,7 +55,9 @@ _BODY = """
   constant_weight = Sub (prior_column, halved)
   square_weight = Mul (precision, minus_half)
   line_weight = Mul (shifted_mean, precision)
-  weight = Concat <axis = -1> (square_weight, line_weight, constant_weight)
+  weight_all = Concat <axis = -1> (square_weight, line_weight, constant_weight)
+  weight_common = ReduceMean <keepdims = 1> (weight_all, second)
+  weight = Sub (weight_all, weight_common)
 
   P = Shape <start = 2, end = 3> (value)
   width = Shape <start = 2, end = 3> (weight)

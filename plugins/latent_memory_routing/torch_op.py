@@ -193,6 +193,7 @@ def responsibilities(x: Tensor, mean: Tensor, variance: Tensor, log_prior: Tenso
     constant = log_prior - 0.5 * ((2 * math.pi * variance).log() + mean.square() * precision).sum(-1)
     features = torch.cat([x.square(), x], dim=-1)  # [B, N, P, 2·dr]
     weights = torch.cat([-0.5 * precision, mean * precision], dim=-1)  # [P, K, 2·dr]
+    weights = weights - weights.mean(1, keepdim=True)
     return torch.softmax(torch.einsum("bnpm,pkm->bnpk", features, weights) + constant, dim=-1)
 
 

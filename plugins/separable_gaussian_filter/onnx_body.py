@@ -135,9 +135,9 @@ AXIS = """
   {a}_basis = Concat <axis = 0> ({basis})
 {grain}
 {expand}
-  {a}_centre = Sub ({a}_query, {a}_mu)
-  {a}_round = Round ({a}_centre)
-  {a}_nearest = Clip ({a}_round, none, {a}_end)
+  {a}_whole = Round ({a}_mu)
+  {a}_centre = Sub ({a}_query, {a}_whole)
+  {a}_nearest = Clip ({a}_centre, none, {a}_end)
   {a}_from = Sub ({a}_query, {a}_nearest)
   {a}_excess = Sub ({a}_from, {a}_mu)
   {a}_side = Sign ({a}_excess)

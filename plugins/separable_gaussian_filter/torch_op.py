@@ -196,7 +196,7 @@ class _Gaussian:
         """j* − j and the exponent, both [·, ·, P, L, R, L]; made again for the gradients instead of kept."""
         cell = torch.arange(self.cells, device=self.mu.device, dtype=self.mu.dtype)
         query = cell[:, None]  # against [..., L, R]
-        nearest = (query - self.mu).detach().round().clamp(0, self.cells - 1)
+        nearest = (query - self.mu.detach().round()).clamp(0, self.cells - 1)  # query − μ would be rounded before it is
         excess = query - nearest - self.mu
         factor = -0.5 / self.sigma.square().clamp(min=LEAST_VARIANCE)
         step = nearest[..., None] - cell

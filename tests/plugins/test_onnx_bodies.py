@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx.inliner
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from gaussport.plugins.latent_memory_routing.memory_product import CHUNK
 from gaussport.plugins.onnx_registry import attach_bodies, onnx_operators
 from gaussport.plugins.separable_gaussian_filter import tolerances as filter_tolerances
 from gaussport.plugins.separable_gaussian_filter.definition import separable_gaussian_filter
+from gaussport.plugins.separable_gaussian_filter.torch_op import separable_gaussian_filter as torch_filter
 
 Operands = Callable[..., tuple[Tensor, ...]]
 OPSET, IR = 20, 10
@@ -142,7 +144,32 @@ def test_routing_bodies_equal_definition(
     session, masked, causal = routing_session
     operands = [x.float() for x in routing_operands(B, N, P, K, dr, dv, masked=masked, seed=seed)]
     wanted = latent_memory_routing(*(x.double().numpy() for x in operands), causal=causal)
-    assert np.abs(run(session, operands)[0] - wanted).max() <= routing_tolerances.FLOAT32
+    error = np.abs(run(session, operands)[0] - wanted).max() / operands[2].abs().max().item()
+    assert error <= routing_tolerances.FLOAT32
+
+
+def test_routing_bodies_equal_definition_for_mixtures_as_the_modules_make_them(
+    routing_operands: Operands, routing_session: tuple[onnxruntime.InferenceSession, bool, bool]
+) -> None:
+    session, masked, causal = routing_session
+    operands = list(routing_operands(2, 196, 2, 32, 16, 16, masked=masked, dtype=torch.float32))
+    operands[4] = torch.full_like(operands[4], 0.6932)
+    wanted = latent_memory_routing(*(x.double().numpy() for x in operands), causal=causal)
+    error = np.abs(run(session, operands)[0] - wanted).max() / operands[2].abs().max().item()
+    assert error <= routing_tolerances.FLOAT32_AS_MADE
+
+
+@pytest.mark.parametrize("apart", [5.0, 40.0])
+def test_far_apart_components_write_no_subnormal_numbers(
+    routing_operands: Operands, routing_session: tuple[onnxruntime.InferenceSession, bool, bool], apart: float
+) -> None:
+    """Responsibilities end at exp(−60); a token far from all components still has its nearest one."""
+    session, masked, causal = routing_session
+    operands = list(routing_operands(1, 70, 2, 8, 4, 3, masked=masked, dtype=torch.float32))
+    operands[3] = operands[3] * apart
+    wanted = latent_memory_routing(*(x.double().numpy() for x in operands), causal=causal)
+    got = run(session, operands)[0]
+    np.testing.assert_allclose(got, wanted, atol=2e-3 if apart > 5 else 1e-4)
 
 
 def test_epsilon_reaches_the_body(routing_operands: Operands) -> None:
@@ -221,6 +248,52 @@ def model_with_fixed_fields(fields: list[tuple[Tensor, ...]]) -> onnx.ModelProto
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
     attach_bodies(model)
     return model
+
+
+def model_of_one_grid(value: Tensor, weight: Tensor) -> onnx.ModelProto:
+    """A model of one filter whose grid and steering are fixed and whose batches, of values and of fields, are dynamic."""
+    shapes = {"value": value.shape, "offset": (*weight.shape, 2), "width": (*weight.shape, 2), "weight": weight.shape}
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [f"{n}_batch", *x[1:]]) for n, x in shapes.items()]
+    outputs = [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["value_batch", *value.shape[1:]])]
+    graph = helper.make_graph([filter_node()], "steered", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    attach_bodies(model)
+    return model
+
+
+# Whole, in tiles of rows, one tile of all rows (37 is prime), not square, three pieces (more than 64 cells), one row.
+GRIDS = [(14, 14), (32, 32), (37, 20), (48, 30), (4, 70), (1, 9)]
+
+
+@pytest.mark.parametrize(("H", "W"), GRIDS)
+@pytest.mark.parametrize("batched", [False, True])
+def test_steered_field_of_a_fixed_grid_equals_definition(filter_operands: Operands, H: int, W: int, batched: bool) -> None:
+    operands = [x.float() for x in filter_operands(2, H, W, 2, 5, 4, batched=batched)]
+    model = model_of_one_grid(operands[0], operands[3])
+    axes = {x.name: [d.dim_value or None for d in x.type.tensor_type.shape.dim] for x in model.graph.input}
+    shapes = {name: tuple(sizes) for name, sizes in axes.items()}
+    assert onnx_operators()["SeparableGaussianFilter"].variant(model.graph.node[0], shapes).endswith("_steered")
+    onnx.checker.check_model(model, full_check=True)
+    onnx.shape_inference.infer_shapes(onnx.inliner.inline_local_functions(model), strict_mode=True, data_prop=True)
+    wanted = separable_gaussian_filter(*(x.double().numpy() for x in operands))
+    assert np.abs(run(session_of(model), operands)[0] - wanted).max() <= filter_tolerances.FLOAT32
+
+
+@pytest.mark.parametrize("sigma", [1e-4, 1e-2, 0.16, 0.25, 3.0, 1e4])
+@pytest.mark.parametrize("side", [64, 128, 256])
+def test_exponents_by_one_product_are_exact_on_long_axes(side: int, sigma: float) -> None:
+    """Random widths about one, and centres that lie midway between two cells, where nearly equal weights must not cancel."""
+    draw = torch.Generator().manual_seed(side)
+    value = torch.randn(1, side, 2, 1, 3, generator=draw)
+    offset = torch.randn(1, side, 2, 1, 4, 2, generator=draw) * 3
+    offset[:, ::2] = offset[:, ::2].round() + 0.5 + 1e-5 * torch.randn(1, side // 2, 2, 1, 4, 2, generator=draw)
+    width = sigma * (torch.rand(1, side, 2, 1, 4, 2, generator=draw) + 0.5)
+    weight = torch.softmax(torch.randn(1, side, 2, 1, 4, generator=draw), -1)
+    wanted = separable_gaussian_filter(*(x.double().numpy() for x in (value, offset, width, weight)))
+    for model in (model_of_one_grid(value, weight), model_of(filter_node())):
+        assert np.abs(run(session_of(model), (value, offset, width, weight))[0] - wanted).max() <= filter_tolerances.FLOAT32
+    eager = torch_filter(value, offset, width, weight).numpy()
+    assert np.abs(eager - wanted).max() <= filter_tolerances.FLOAT32
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -104,19 +104,23 @@ def test_fixed_field_is_kornias_gaussian_blur(H: int, W: int, sigma: float) -> N
     R=st.integers(1, 8),
     D=st.integers(1, 5),
     batched=st.booleans(),
+    steered=st.booleans(),
     sigma=SIGMAS,
     reach=st.sampled_from([0.0, 1.0, 40.0]),
     seed=st.integers(0, 999),
 )
-def test_steered_field_is_torch_sdpa_with_log_affinity(
-    H: int, W: int, P: int, R: int, D: int, batched: bool, sigma: float, reach: float, seed: int
+def test_any_field_is_torch_sdpa_with_log_affinity(
+    H: int, W: int, P: int, R: int, D: int, batched: bool, steered: bool, sigma: float, reach: float, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     B = 2
     value = rng.normal(size=(B, H, W, P, D))
-    offset, width, weight = steered_field(rng, (B if batched else 1, H, W, P, R), sigma, reach)
+    grid = (H, W) if steered else (1, 1)
+    offset, width, weight = steered_field(rng, (B if batched else 1, *grid, P, R), sigma, reach)
+    full = (len(weight), H, W, P, R)
+    each = np.broadcast_to(offset, (*full, 2)), np.broadcast_to(width, (*full, 2)), np.broadcast_to(weight, full)
     with np.errstate(divide="ignore"):
-        mask = torch.from_numpy(np.log(implied_attention(offset, width, weight, H, W)))
+        mask = torch.from_numpy(np.log(implied_attention(*each, H, W)))
     zeros = torch.zeros(B, P, H * W, 1, dtype=torch.float64)
     by_head = torch.from_numpy(value.reshape(B, H * W, P, D)).transpose(1, 2)
     wanted = torch.nn.functional.scaled_dot_product_attention(zeros, zeros, by_head, attn_mask=mask.expand(B, -1, -1, -1))
