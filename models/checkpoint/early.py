@@ -4,6 +4,7 @@ Importing torch takes longer than all of this. What passes here is still judged 
 """
 
 import json
+import zlib
 from math import prod
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
@@ -50,17 +51,18 @@ def check_header(path: Path) -> None:
         try:
             header = json.loads(file.read(length))
             entries = [entry for key, entry in header.items() if key != "__metadata__"]
-            places = [(entry["dtype"], entry["shape"], *entry["data_offsets"]) for entry in entries]
+            places = [(str(e["dtype"]), tuple(e["shape"]), *e["data_offsets"]) for e in entries]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CheckpointError(f"{name} is a damaged safetensors file, its header is none: {_AGAIN}") from error
     end = 0
-    for dtype, shape, first, last in sorted(places, key=lambda place: str(place[2:])):
-        whole = all(type(number) is int and number >= 0 for number in (first, last, *shape))
+    for dtype, shape, *offsets in places:
+        whole = len(offsets) == 2 and all(type(number) is int and number >= 0 for number in (*offsets, *shape))
+        first, last = offsets if whole else (0, 0)
         bits = _BITS.get(dtype)
         if not whole or last < first or (bits is not None and prod(shape) * bits != 8 * (last - first)):
             raise CheckpointError(
-                f"{name} is a damaged safetensors file: its header has a {dtype} tensor of shape {shape} at bytes {first} "
-                f"to {last}: {_AGAIN}"
+                f"{name} is a damaged safetensors file: its header has a {dtype} tensor of shape {list(shape[:8])} at bytes "
+                f"{' to '.join(map(str, offsets))}: {_AGAIN}"
             )
         end = max(end, last)
     if 8 + length + end != size:
@@ -92,7 +94,14 @@ def strange_globals(path: Path) -> list[PickledGlobal]:
     """What the pickle at `path` would import and torch certainly does not."""
     try:
         return [found for found in pickled_globals(path) if not found.name.startswith(_LEFT_TO_TORCH)]
-    except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError):  # damage, which whoever reads it names
+    except (
+        OSError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        zlib.error,
+    ):  # damage, which whoever reads it names
         return []
 
 

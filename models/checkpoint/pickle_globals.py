@@ -2,6 +2,7 @@
 
 import itertools
 import pickletools
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,14 @@ def _globals(file: IO[bytes]) -> Iterator[PickledGlobal]:
             elif name == "STACK_GLOBAL" and len(here) > 1:
                 attribute, module = here.pop(), here.pop()
                 yield PickledGlobal(f"{module}.{attribute}", _field(strings, depth))
-    except ValueError:  # a damaged or foreign end: what was read counts
+    except (
+        ValueError,
+        IndexError,
+        KeyError,
+        EOFError,
+        OverflowError,
+        struct.error,
+    ):  # a damaged or foreign end: what was read counts
         return
 
 
