@@ -23,12 +23,13 @@ def provenance_of(trained: Trained, created: datetime) -> Provenance:
         stored_dtypes=trained.stored_dtypes,
         resized_from=trained.resized_from,
         assumed=trained.assumed,
-        tools=_tools(),
+        tools=tools_used(),
         created=created,
     )
 
 
-def _tools() -> dict[str, str]:
+def tools_used() -> dict[str, str]:
+    """The version of each package that takes part in an export."""
     tools = {"gaussport": __version__, "python": python_version()}
     for name in _TOOLS:
         try:

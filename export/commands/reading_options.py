@@ -31,6 +31,10 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         help="one field, like heads=6 or gelu=tanh; may be repeated",
     )
     model.add_argument("--input-size", metavar="N|HxW", help="take pictures of another size than it was trained on")
+    add_picture_arguments(parser)
+
+
+def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     pictures = parser.add_argument_group("how its pictures were prepared")
     pictures.add_argument(
         "--preprocessing", type=Path, metavar="FILE", help="a preprocessor_config.json, a timm pretrained_cfg, or ours"
@@ -54,11 +58,12 @@ def wishes_from(arguments: argparse.Namespace) -> Wishes:
         rename=renames(arguments.rename),
         settings=settings(arguments.set),
         input_size=None if arguments.input_size is None else image_size(arguments.input_size),
-        pictures=_pictures(arguments),
+        pictures=pictures_from(arguments),
     )
 
 
-def _pictures(arguments: argparse.Namespace) -> PictureWishes:
+def pictures_from(arguments: argparse.Namespace) -> PictureWishes:
+    """What parsed arguments say of pictures. Raises as `wishes_from`."""
     document = {}
     if arguments.preprocessing is not None:
         from gaussport.models.checkpoint.sidecar import read_sidecar

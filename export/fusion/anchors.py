@@ -52,17 +52,15 @@ def find_anchors(graph: ir.Graph, samples: Samples) -> dict[ir.Value, Anchor]:
             kind, fault = _classified(value, score, axis, samples)
             if kind is not None:
                 anchors[value] = Anchor(value, score, axis, kind, fault)
-        if node.op_type in READINGS:
-            for value in node.inputs:
-                if value is not None and _is_table(samples, value):
-                    anchors.setdefault(value, Anchor(value, None, None, Kind.TABLE))
+        for source in node.inputs if node.op_type in READINGS else ():
+            if source is not None and _is_table(samples, source):
+                anchors.setdefault(source, Anchor(source, None, None, Kind.TABLE))
     return anchors
 
 
 def _exponentials(node: ir.Node, samples: Samples) -> Iterator[tuple[ir.Value, ir.Value, int | None]]:
     """The value, its exponent, and the axis over which it is normalised by this very node, if it is."""
     source = node.inputs[0] if node.inputs else None
-    axis: int | None
     if source is None or node.domain not in ("", "ai.onnx"):
         return
     if node.op_type == "Softmax":
@@ -72,9 +70,9 @@ def _exponentials(node: ir.Node, samples: Samples) -> Iterator[tuple[ir.Value, i
         if before is not None and before.op_type == "LogSoftmax" and before.inputs[0] is not None:
             axis = int(before.attributes["axis"].value) if "axis" in before.attributes else -1
             yield node.outputs[0], before.inputs[0], axis
-        elif before is not None and before.op_type == "Sub" and (axis := _log_sum_axis(before, samples)) is not None:
+        elif before is not None and before.op_type == "Sub" and (summed := _log_sum_axis(before, samples)) is not None:
             assert before.inputs[0] is not None
-            yield node.outputs[0], before.inputs[0], axis
+            yield node.outputs[0], before.inputs[0], summed
         else:
             yield node.outputs[0], source, None
 
@@ -114,11 +112,14 @@ def _classified(value: ir.Value, score: ir.Value, axis: int | None, samples: Sam
             continue
         if _reads_as_mixture(score, axes, at, samples):
             return Kind.ROUTING, ""
+        one_feature = _reads_as_mixture(score, axes, at, samples, features=False)
         try:
             splits = Splits()
             reader, terms = read_score(score, axes, axes[at], samples, splits)
         except UnreadableError:
             continue
+        if one_feature and not squares(terms):
+            return Kind.ROUTING, ""
         if not squares(terms) or axes[at][0].size[0] < _SMALLEST_SIDE:
             continue
         fault = "" if axis is None else not_one_filter(terms, splits.resolve(axes[at]))
@@ -158,15 +159,15 @@ def _is_number(value: ir.Value | None, samples: Samples, wanted: float | None = 
 
 
 def squares(terms: Terms) -> set[Index]:
-    """Indices whose coordinate occurs squared, or times another's, and not in a sum over features."""
+    """Indices whose coordinate occurs squared, or times another's, and that nothing else in the exponent varies along."""
     found: set[Index] = set()
+    other: set[Index] = set()
     for term in terms:
-        if term.bound:
-            continue
         powers = {factor.index: power for factor, power in term.factors if isinstance(factor, Coordinate)}
-        if sum(powers.values()) == 2:
+        if sum(powers.values()) == 2 and not term.bound:  # a sum over features is no distance
             found.update(powers)
-    return found
+        other.update(*(factor.indices for factor, _ in term.factors if not isinstance(factor, Coordinate)))
+    return found - other
 
 
 def not_one_filter(terms: Terms, over: Iterable[Index]) -> str:
@@ -181,15 +182,16 @@ def not_one_filter(terms: Terms, over: Iterable[Index]) -> str:
     return ""
 
 
-def _reads_as_mixture(score: ir.Value, axes: Axes, at: int, samples: Samples) -> bool:
-    """Whether the exponent is, for each index of the axis, a quadratic of features that do not vary along it."""
+def _reads_as_mixture(score: ir.Value, axes: Axes, at: int, samples: Samples, features: bool = True) -> bool:
+    """Whether the exponent is, for each index of the axis, a quadratic of features that do not vary along it: summed over
+    `features`, or of a single one."""
     try:
         terms = read_mixture_score(score, axes, axes[at], samples, Splits())[1]
     except UnreadableError:
         return False
     components = set(axes[at])
     squared = [term for term in terms if sum(power for factor, power in term.factors if isinstance(factor, Leaf)) == 2]
-    return any(term.bound and components & set(term.scale.indices) for term in squared) and all(
+    return any(bool(term.bound) == features and components & set(term.scale.indices) for term in squared) and all(
         not components & set().union(*(factor.indices for factor, _ in term.factors)) for term in squared
     )
 

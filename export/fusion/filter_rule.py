@@ -142,7 +142,8 @@ def _passes(
     queries = {leaf: leaf.indices & free - value.indices for leaf in cells}
     if len(set().union(*queries.values())) != 2:
         raise NotYet
-    one, two = cells
+    order = _ordered(value, cells.values())
+    one, two = sorted(cells, key=lambda leaf: order.index(cells[leaf]))  # rows first, as the value has them
     for first, second in ((one, two), (two, one)):
         if len(queries[first]) == 1 and cells[first] not in second.indices:
             (i,) = queries[first]

@@ -9,6 +9,7 @@ from gaussport.export.fusion.notation import Array, Coordinate, Numbers, ReadAga
 
 _DEGREE = 2
 _NEGLIGIBLE = 4e-6  # of the largest number; float32 tables are exact to 6e-8 of it, and products of two of them to a few
+_ROUNDING = 1e-12
 _SMALLEST_SIDE = 4  # any three numbers lie on a parabola
 
 
@@ -59,7 +60,13 @@ def fitted(numbers: Numbers, index: Index) -> list[Numbers] | None:
         return None
     solution = np.where(np.abs(solution) <= reach, 0.0, solution)
     a, b, c = (solution[..., degree] if degree < len(basis) else np.zeros(table.shape[:-1]) for degree in range(3))
-    return [Numbers(array, rest) for array in (a - b * centre + c * centre**2, b - 2 * c * centre, c)]
+    return [Numbers(_whole(array, scale), rest) for array in (a - b * centre + c * centre**2, b - 2 * c * centre, c)]
+
+
+def _whole(array: Array, scale: float) -> Array:
+    """Numbers that are whole but for float64's rounding, made whole: the slope of i − j is −1."""
+    near = np.abs(array - np.round(array)) <= _ROUNDING * max(1.0, scale)
+    return np.where(near, np.round(array), array)
 
 
 def _splits_into(numbers: Numbers, index: Index, rows: int) -> bool:

@@ -1,11 +1,13 @@
 """Writes a match into the graph: leaves are brought into the operator's axes, numbers become initializers."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 from onnx_ir.tape import Tape
 
 from gaussport.export.fusion.candidate import Match, Operand
@@ -137,9 +139,9 @@ class Written:
         self,
         kind: str,
         inputs: Sequence[ir.Value],
-        attributes: dict[str, object] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         sizes: Sequence[tuple[int, int]] | None = None,
-        **options: object,
+        **options: Any,
     ) -> ir.Value:
         self._numbered += 1
         options.setdefault("name", f"{self._name}/{kind}_{self._numbered}")
@@ -150,7 +152,7 @@ class Written:
             value.type = ir.TensorType(ir.DataType.FLOAT)
         return value
 
-    def _initializer(self, array: np.ndarray, name: str, dtype: type = np.float32) -> ir.Value:  # type: ignore[type-arg]
+    def _initializer(self, array: NDArray[Any], name: str, dtype: type = np.float32) -> ir.Value:
         self._numbered += 1
         tensor = ir.tensor(np.ascontiguousarray(array, dtype=dtype), name=f"{self._name}.{name}_{self._numbered}")
         value = ir.Value(name=tensor.name, const_value=tensor, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype))

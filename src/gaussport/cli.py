@@ -17,6 +17,7 @@ from gaussport.errors import GaussportError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("gaussport.export.commands.export", "turn a checkpoint into a verified bundle"),
+    "fuse": ("gaussport.export.commands.fuse", "find our operators in somebody's ONNX model, and bundle it with them"),
     "build-engine": ("gaussport.export.commands.build_engine", "build TensorRT engines into a bundle"),
     "verify": ("gaussport.export.commands.verify", "prove a bundle again, against its checkpoint if given"),
     "inspect": ("gaussport.export.commands.inspect", "say what a bundle or a checkpoint holds"),
