@@ -45,7 +45,7 @@ bool fits(std::string const& axis, int64_t size, Sizes& sizes)
     return sizes.emplace(axis, size).first->second == size;
 }
 
-void bindOne(OperatorSchema const& schema, Operand const& operand, std::vector<int64_t> const& shape, Sizes& sizes)
+void bindOne(Operand const& operand, std::vector<int64_t> const& shape, Sizes& sizes)
 {
     bool good = shape.size() == operand.axes.size();
     for (std::size_t i = 0; good && i < shape.size(); ++i)
@@ -65,10 +65,10 @@ void bindOne(OperatorSchema const& schema, Operand const& operand, std::vector<i
         auto const known = sizes.find(axis);
         should.push_back(known == sizes.end() ? axis : axis + " = " + std::to_string(known->second));
     }
-    throw Error(schema.name + ": " + operand.name + " has shape " + bracketed(is) + " but should be " + bracketed(should));
+    throw Error(operand.name + " has shape " + bracketed(is) + " but should be " + bracketed(should));
 }
 
-//! "H = 14, W = 14": the sizes in the operator's order of letters.
+//! "B = 2, H = 14, W = 14": the sizes in the operator's order of letters; no word of a batch that may be any.
 std::string describe(OperatorSchema const& schema, Sizes const& sizes)
 {
     std::vector<std::string> words;
@@ -78,7 +78,8 @@ std::string describe(OperatorSchema const& schema, Sizes const& sizes)
         for (auto const& axis : operand.axes)
         {
             auto const found = sizes.find(axis);
-            if (found != sizes.end() && seen.insert(axis).second)
+            bool const any = axis == schema.batchLetter() && found != sizes.end() && found->second == kBATCH;
+            if (found != sizes.end() && !any && seen.insert(axis).second)
             {
                 words.push_back(axis + " = " + (found->second == kBATCH ? schema.batchLetter() : std::to_string(found->second)));
             }
@@ -120,7 +121,7 @@ Sizes bindShapes(OperatorSchema const& schema, std::vector<OptionalShape> const&
     {
         if (shapes[i].has_value())
         {
-            bindOne(schema, schema.operands[i], *shapes[i], sizes);
+            bindOne(schema.operands[i], *shapes[i], sizes);
         }
     }
     return sizes;
@@ -147,10 +148,10 @@ Variant const& findVariant(KernelPackage const& package, OperatorSchema const& s
     std::string const cure = ": build the engine with kernels for it";
     if (sized.empty())
     {
-        throw Error(schema.name + ": operands are " + describe(types, types.size()) + " but kernels were compiled for "
+        throw Error("operands are " + describe(types, types.size()) + " but kernels were compiled for "
             + join({typed.begin(), typed.end()}, " or ") + cure);
     }
-    throw Error(schema.name + ": operands have " + describe(schema, sizes) + " but kernels were compiled for "
+    throw Error("operands have " + describe(schema, sizes) + " but kernels were compiled for "
         + join({sized.begin(), sized.end()}, "; for ") + cure);
 }
 

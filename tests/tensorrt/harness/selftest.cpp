@@ -21,7 +21,7 @@ namespace
 
 constexpr int32_t kCHAR = 6;
 constexpr int32_t kINT8 = 3;
-constexpr int32_t kDAMAGES = 1500;
+constexpr int32_t kDAMAGES = 200;
 constexpr std::size_t kHEADER_BYTES = 24;
 
 using Bytes = std::vector<uint8_t>;
@@ -154,14 +154,15 @@ void twoContexts(void* plugin, Node const& node)
 //! Flip bits, cut off or insert; where `hidden`, give the damaged body a checksum and length that fit.
 Bytes damaged(Bytes package, std::mt19937& random, bool hidden)
 {
+    // Machine code is the driver's to check: damage goes before the first of it, or into the plans at the end.
+    std::string const whole(package.begin(), package.end());
+    std::size_t const front = whole.find("\x7f" "ELF");
     auto const at = [&](std::size_t size) {
-        std::size_t const edge = std::min<std::size_t>(size, 700); // what is between is machine code
-        std::size_t const offset = random() % edge;
-        return random() % 3 == 0 ? offset : size - 1 - offset;
+        return random() % 3 == 0 ? random() % std::min(front, size) : size - 1 - random() % std::min<std::size_t>(size, 300);
     };
     switch (random() % 4)
     {
-    case 0: package.resize(random() % 2 == 0 ? at(package.size()) : random() % package.size()); break;
+    case 0: package.resize(hidden ? at(package.size()) : random() % package.size()); break;
     case 1: package.insert(package.begin() + static_cast<std::ptrdiff_t>(at(package.size())), static_cast<uint8_t>(random())); break;
     default: package[at(package.size())] ^= static_cast<uint8_t>(1U << random() % 8U); break;
     }

@@ -1,0 +1,25 @@
+"""The same C++ under the sanitizers of addresses and undefined behaviour: its whole life, two threads, damaged packages."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.tensorrt.binaries import build_binaries
+from tests.tensorrt.cases import read_prepared
+from tests.tensorrt.plugin_host import DTYPES
+
+
+@pytest.mark.parametrize("name", ["odd grids", "masked causal"])
+def test_nothing_is_read_or_written_that_should_not_be(name: str, packages: Path, tmp_path: Path) -> None:
+    binaries = build_binaries(sanitized=True)
+    prepared = read_prepared(packages, name)
+    file = tmp_path / "kernels"
+    file.write_text(str(prepared.attributes["kernels"]))
+    shapes = ["x".join(map(str, shape)) for shape in prepared.case.shapes(0, 2)]
+    words = [binaries.selftest, binaries.library, prepared.case.operator, file, str(DTYPES[prepared.case.dtype]), *shapes]
+    environment = {**os.environ, "GAUSSPORT_CUDA_DRIVER": str(binaries.driver), "UBSAN_OPTIONS": "print_stacktrace=1"}
+    answer = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    assert answer.stdout.endswith("good\n")
