@@ -60,7 +60,7 @@ def _label(labels: tuple[str, ...], index: int) -> str:
 
 def _cut(draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, text: str) -> str:
     """As much of one line as fits below a picture."""
-    text = " ".join(text.split())
+    text = " ".join(text.split())[: _SIDE // 2]  # no letter is narrower than two pixels, and measuring takes its time
     if draw.textlength(text, font) <= _SIDE:
         return text
     while text and draw.textlength(f"{text}…", font) > _SIDE:
