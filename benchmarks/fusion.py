@@ -63,8 +63,8 @@ def main() -> None:
             run(one, pixels)
             times[name].append(1e3 * (time.perf_counter() - start))
     given_ms, fused_ms = (statistics.median(times[name]) for name in ("given", "fused"))
-    ratio = f\"{given_ms / fused_ms:.2f}×\"
-    tell(f\"batch 1, {options.threads} threads: given {given_ms:.0f} ms, fused {fused_ms:.0f} ms, {ratio}\")
+    ratio = f"{given_ms / fused_ms:.2f}×"
+    tell(f"batch 1, {options.threads} threads: given {given_ms:.0f} ms, fused {fused_ms:.0f} ms, {ratio}")
 
 
 def tell(line: str) -> None:
