@@ -27,6 +27,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor
@@ -100,6 +101,14 @@ def backend(name: str, operator: str, tokens: int, threads: int) -> Run:
 
 def onnx_run(operator: str, given: list[Tensor], threads: int) -> Run:
     """The operator's function body in ONNX Runtime, for these operands with a dynamic batch."""
+    session, feed = onnx_session(operator, given, threads, onnxruntime.SessionOptions())
+    return lambda: session.run(None, feed)
+
+
+def onnx_session(
+    operator: str, given: list[Tensor], threads: int, options: onnxruntime.SessionOptions
+) -> tuple[onnxruntime.InferenceSession, dict[str, NDArray[np.float32]]]:
+    """The body's session and its feed."""
     names = [operand.name for operand in onnx_operators()[operator].operator.operands][: len(given)]
     node = onnx.helper.make_node(operator, names, ["output"], domain=DOMAIN)
     shapes = [["batch", *x.shape[1:]] if x.shape[0] == 1 else list(x.shape) for x in given]
@@ -108,13 +117,11 @@ def onnx_run(operator: str, given: list[Tensor], threads: int) -> Run:
     graph = onnx.helper.make_graph([node], operator, inputs, outputs)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=10)
     attach_bodies(model)
-    options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    feed = {name: tensor.numpy() for name, tensor in zip(names, given, strict=True)}
-    return lambda: session.run(None, feed)
+    return session, {name: tensor.numpy() for name, tensor in zip(names, given, strict=True)}
 
 
 def milliseconds(runs: dict[str, Run], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
