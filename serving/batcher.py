@@ -23,12 +23,12 @@ from types import TracebackType
 from typing import Self
 
 from gaussport.serving.batch_buffer import BatchBuffer
+from gaussport.serving.drain_rate import DrainRate
 from gaussport.serving.errors import RequestError, too_late
 from gaussport.serving.waiting import Answer, Part, Rows, Waiting, split
 
 log = logging.getLogger("gaussport.serving")
 
-_RATE_MEMORY = 0.8  # of the measured rate is kept when a new batch is measured
 _RETRY_AFTER_LIMIT_S = 60
 _URGENT_RUNS = 4
 
@@ -89,6 +89,7 @@ class Batcher:
     observe_held: Callable[[int], None] = lambda change: None
     """Called with each change of `held`."""
     clock: Callable[[], float] = time.monotonic
+    drain: DrainRate = field(default_factory=DrainRate)
     held: int = 0
     """Images that count against the queue's bound."""
     _buffer: BatchBuffer = field(init=False)
@@ -100,12 +101,13 @@ class Batcher:
     _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "inference"))
     _worker: asyncio.Task[None] | None = None
     _closed: bool = False
-    _images_per_s: float = 0.0
 
     def __post_init__(self) -> None:
         self._buffer = BatchBuffer(self.limits.sizes)
 
     def hold(self, change: int) -> None:
+        if not self.held:
+            self.drain.begin(self.clock())
         self.held += change
         self.observe_held(change)
 
@@ -123,24 +125,30 @@ class Batcher:
             await self._worker
         await asyncio.to_thread(self._executor.shutdown, wait=True)
 
-    def place(self, images: int) -> Place:
-        """Room for a request, or RequestError: 429 with the time after which there will be, 503 when closing."""
+    def place(self, images: int, within_s: float = math.inf) -> Place:
+        """Room for a request, or RequestError: 503 when closing, 429 with the time after which there will be room when
+        the queue is full or so long, at the measured rate, that an answer within `within_s` cannot be hoped for."""
         if self._closed:
             raise _draining()
         if images > self.limits.queue_size:
             raise RequestError(
                 f"{images} images in one request and the queue holds {self.limits.queue_size}: send fewer", "too_many_images"
             )
-        if self.held + images > self.limits.queue_size:
-            wait_s = self.retry_after_s()
-            raise RequestError(f"the queue is full ({self.held} images): retry after {wait_s} s", "queue_full", wait_s)
+        if self.held + images > self.limits.queue_size or (self.held and self.drain.seconds_for(self.held) > within_s):
+            raise self._full()
         return Place(self, images)
+
+    def expect_room(self, within_s: float) -> None:
+        """RequestError as `place` would raise for one image: for a request whose body need not be read to refuse it."""
+        self.place(1, within_s).keep(0)
+
+    def _full(self) -> RequestError:
+        wait_s = self.retry_after_s()
+        return RequestError(f"the queue is full ({self.held} images): retry after {wait_s} s", "queue_full", wait_s)
 
     def retry_after_s(self) -> int:
         """Whole seconds until what waits now will have been answered at the measured rate."""
-        if not self._images_per_s:
-            return 1
-        return min(_RETRY_AFTER_LIMIT_S, max(1, math.ceil(self.held / self._images_per_s)))
+        return min(_RETRY_AFTER_LIMIT_S, max(1, math.ceil(self.drain.seconds_for(self.held))))
 
     async def wait_for(self, place: Place, rows: Rows, deadline: float, urgent: bool) -> Answer:
         if self._closed:
@@ -240,7 +248,8 @@ class Batcher:
         began = self.clock()
         logits = await asyncio.get_running_loop().run_in_executor(self._executor, self._run_rows, parts, images)
         seconds = self.clock() - began
-        self._measure(images, seconds)
+        self.drain.answered(images, self.clock())
+        self.observe(images, seconds)
         for part, answer in zip(parts, split(logits, parts), strict=True):
             part.request.deliver(part.start, answer, seconds)
 
@@ -253,12 +262,6 @@ class Batcher:
         logits = logits[:images]
         self.check(logits)
         return logits
-
-    def _measure(self, images: int, seconds: float) -> None:
-        rate = images / max(seconds, 1e-6)
-        memory = _RATE_MEMORY if self._images_per_s else 0.0
-        self._images_per_s = memory * self._images_per_s + (1 - memory) * rate
-        self.observe(images, seconds)
 
 
 def _draining() -> RequestError:

@@ -37,6 +37,7 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, tracing: Tr
         query = ClassifyQuery.of(request.query_params)
         with models.find(query.model, query.version) as served:
             deadline = served.deadline(query.timeout_ms, began)
+            served.batcher.expect_room(served.seconds_until(deadline))
             pictures = await _pictures(request, decoder, max_images)
             work = _answer(served, pictures, decoder, deadline, query.urgent)
             prepared, answer = await while_connected(request, work, served.seconds_until(deadline))
@@ -74,7 +75,7 @@ async def _answer(
     served: ServedModel, pictures: Pictures, decoder: Decoder, deadline: float, urgent: bool
 ) -> tuple[Prepared, Answer]:
     """Every picture prepared or its error, and the logits of the prepared ones."""
-    with served.batcher.place(len(pictures)) as place:
+    with served.batcher.place(len(pictures), served.seconds_until(deadline)) as place:
         prepared = await decoder.prepare(pictures, served.manifest.preprocessing)
         if not len(prepared.rows):
             return prepared, Answer(np.empty((0, len(served.labels)), np.float32), 0.0, 0.0)

@@ -32,6 +32,7 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, max_images:
         """Run the model: JSON or binary tensors, pixels or encoded pictures."""
         with models.find(name, version) as served:
             arrived = served.batcher.clock()
+            served.batcher.expect_room(served.seconds_until(served.deadline(None, arrived)))
             body = await request.body()
             parsed, tensor = await _parsed(body, request.headers.get(HEAD_LENGTH), decoder)
             outputs = wanted_outputs(parsed, served)
@@ -108,7 +109,7 @@ async def _answer(
     own = served.manifest.input.name
     if tensor.name == PICTURES_INPUT and (tensor.datatype == "BYTES" or own != PICTURES_INPUT):
         found = pictures(tensor, max_images)
-        with served.batcher.place(len(found)) as place:
+        with served.batcher.place(len(found), served.seconds_until(deadline)) as place:
             prepared = await decoder.prepare(found, served.manifest.preprocessing)
             prepared.raise_first()
             return (await served.answer(place, prepared.rows, deadline, urgent, prepared.seconds)).logits
@@ -119,7 +120,7 @@ async def _answer(
         rows = await asyncio.get_running_loop().run_in_executor(decoder.pool, pixels, tensor, shape)
     else:
         rows = pixels(tensor, shape)
-    with served.batcher.place(len(rows)) as place:
+    with served.batcher.place(len(rows), served.seconds_until(deadline)) as place:
         return (await served.answer(place, rows, deadline, urgent)).logits
 
 

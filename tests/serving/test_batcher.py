@@ -156,12 +156,46 @@ def test_a_full_queue_says_when_to_come_back() -> None:
 
 
 def test_retry_after_follows_the_measured_rate() -> None:
-    batcher = Batcher(Model(), BatchLimits(4))
-    batcher._measure(2, 1.0)
+    now = 100.0
+    batcher = Batcher(Model(), BatchLimits(4), clock=lambda: now)
+    assert batcher.retry_after_s() == 1
+    with batcher.place(8):
+        now += 4.0  # decoding and inference: two images a second
+        batcher.drain.answered(8, now)
     place = batcher.place(9)
     assert batcher.retry_after_s() == 5
     place.keep(0)
     assert batcher.retry_after_s() == 1
+
+
+def test_time_without_requests_does_not_count_against_the_rate() -> None:
+    now = 100.0
+    batcher = Batcher(Model(), BatchLimits(4), clock=lambda: now)
+    for _ in range(3):
+        with batcher.place(2):
+            now += 1.0
+            batcher.drain.answered(2, now)
+        now += 3600.0
+    assert batcher.drain.seconds_for(10) == pytest.approx(5.0)
+
+
+def test_a_request_that_cannot_be_answered_in_time_is_refused_before_it_waits() -> None:
+    now = 100.0
+    batcher = Batcher(Model(), BatchLimits(4, queue_size=100), clock=lambda: now)
+    with batcher.place(10):
+        now += 10.0
+        batcher.drain.answered(10, now)  # one image a second
+    batcher.place(1, within_s=0.5)  # nobody waits: it is tried
+    with pytest.raises(RequestError) as caught:
+        batcher.place(1, within_s=0.5)
+    assert (caught.value.code, caught.value.retry_after_s) == ("queue_full", 1)
+    batcher.place(20, within_s=5)
+    with pytest.raises(RequestError) as caught:
+        batcher.expect_room(within_s=20)
+    assert (caught.value.code, caught.value.retry_after_s) == ("queue_full", 21)
+    assert batcher.held == 21
+    batcher.expect_room(within_s=22)
+    assert batcher.held == 21
 
 
 def test_more_images_than_the_queue_holds_are_refused_for_good() -> None:
