@@ -148,7 +148,8 @@ def test_a_mixture_is_recovered_from_its_scores(foreign: Foreign, style: str) ->
         assert np.allclose(stored[str(place)], parameter.detach().numpy(), rtol=1e-4, atol=1e-5)
     (node,) = operator_nodes(fusion)
     attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
-    assert attributes["causal"] == int(style in ("CumsumRouting", "TrilRouting"))
+    assert attributes["causal"] == int(style in ("CumsumRouting", "TrilRouting", "MaskedRouting"))
+    assert len(node.input) == (7 if style == "MaskedRouting" else 6)
     assert attributes["epsilon"] == pytest.approx(1e-5 if style == "TrilRouting" else 1e-6)
 
 

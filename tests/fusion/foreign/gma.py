@@ -90,4 +90,17 @@ class MatmulRouting(DirectRouting):
         return out.transpose(1, 2)
 
 
-STYLES: dict[str, Any] = {style.__name__: style for style in (DirectRouting, CumsumRouting, TrilRouting, MatmulRouting)}
+class MaskedRouting(CumsumRouting):
+    """Tokens that a gate closes write nothing: a mask over tokens, made from the input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, c = x.shape
+        q, k, v = (to(x).reshape(b, n, self.heads, -1) for to in (self.to_q, self.to_k, self.to_v))
+        keep = (x[..., 0] > -0.5).to(x.dtype)
+        write = self.responsibilities(k) * keep[:, :, None, None]
+        return torch.as_tensor(self.proj(self.route(self.responsibilities(q), write, v).reshape(b, n, c)))
+
+
+STYLES: dict[str, Any] = {
+    style.__name__: style for style in (DirectRouting, CumsumRouting, TrilRouting, MatmulRouting, MaskedRouting)
+}
