@@ -9,13 +9,18 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from PIL import Image
 
 from gaussport.cli import main
-from gaussport.errors import ServingError
+from gaussport.errors import ProofError, ServingError
 from gaussport.export import work
 from gaussport.export.bundle.store import open_bundle
+from gaussport.export.model_file import ModelFile, serialize
+from gaussport.export.precision.accuracy import Accuracy
 from gaussport.export.precision.census import precision_of
+from gaussport.export.precision.conversion import Conversion
+from gaussport.export.precision.judgement import require_accuracy
+from gaussport.export.precision.wish import PrecisionWish
+from gaussport.export.progress import unwatched
 from gaussport.export.verification.checks import verify_bundle
 from gaussport.models.checkpoint import write_checkpoint
 from gaussport.serving.runtime import Runtime
@@ -81,18 +86,23 @@ def test_int8_reports_the_drop_and_keeps_the_weights(
     assert weights.text.startswith("79 weights equal")
 
 
-def test_a_model_that_loses_too_much_is_not_written(
-    export: Export, destination: Path, ssog: Zoo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    dark = tmp_path / "dark"
-    dark.mkdir()
-    Image.new("L", (28, 28)).save(dark / "night.png")  # ranges that clip every digit
+def test_a_model_that_loses_too_much_is_refused_with_the_layer_to_keep(ssog: Zoo, tmp_path: Path) -> None:
+    skewed = ssog.with_tensor("head.bias", lambda bias: bias + np.resize(np.asarray([-1.9, 1.9], np.float32), bias.shape))
+    layer = "blocks.2.mlp.0"
+    conversion = Conversion(skewed, {}, ("patch_embed", layer), lambda keep: ssog.model if layer in keep else skewed)
+    trained = work.trained_classifier(ssog.checkpoint)
     folder = digits(ssog, tmp_path / "digits", 40)
-    options = ["--precision", "int8", "--calibration-data", str(dark), "--data", folder, "--max-drop", "0.5"]
-    assert export(*options) == 1
-    said = capsys.readouterr().err
-    assert "more than --max-drop 0.5; keep these layers in float32: --keep-fp32" in said or "differs from" in said
-    assert not destination.exists()
+
+    def judged(max_drop: float | None) -> tuple[Accuracy, ...]:
+        wish = PrecisionWish("int8", calibration_data=folder, data=folder, max_drop=max_drop)
+        return require_accuracy(trained, ModelFile(serialize(skewed)), conversion, wish, unwatched)
+
+    (accuracy,) = judged(None)
+    assert accuracy.drop > 0.5
+    assert accuracy.checkpoint - accuracy.model == pytest.approx(accuracy.drop / 100)
+    with pytest.raises(ProofError, match=rf"points, more than --max-drop 0\.5; keep these .* --keep-fp32 {layer} \("):
+        judged(0.5)
+    assert judged(100) == (accuracy,)
 
 
 def test_bf16_says_that_it_needs_a_gpu(export: Export, destination: Path, capsys: pytest.CaptureFixture[str]) -> None:
