@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,14 +26,29 @@ class Layer:
 
 def network_layers(network: Any) -> list[Layer]:
     """Every layer of a parsed network, in order, as TensorRT typed it."""
-    return [_layer(network.get_layer(index)) for index in range(network.num_layers)]
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    makers = {layer.get_output(index).name: layer for layer in layers for index in range(layer.num_outputs)}
+    return [_layer(layer, makers) for layer in layers]
 
 
-def _layer(layer: Any) -> Layer:
-    kind, dtype = layer.type.name, layer.get_output_type(0).name
-    output = layer.get_output(0)
-    shape = tuple(output.shape) if output is not None and len(output.shape) >= 0 else ()
-    return Layer(layer.name, kind, PRECISIONS.get(dtype, dtype.lower()), kind == "PLUGIN_V3", tuple(int(n) for n in shape))
+def _layer(layer: Any, makers: Mapping[str, Any]) -> Layer:
+    kind, output = layer.type.name, layer.get_output(0)
+    shape = () if output is None else tuple(int(size) for size in output.shape)
+    dtype = "INT8" if kind == "MATRIX_MULTIPLY" and _of_int8(layer, makers) else layer.get_output_type(0).name
+    return Layer(layer.name, kind, PRECISIONS.get(dtype, dtype.lower()), kind == "PLUGIN_V3", shape)
+
+
+def _of_int8(product: Any, makers: Mapping[str, Any]) -> bool:
+    """Whether both factors are dequantized int8: TensorRT then multiplies integers, whatever type the graph names."""
+    return all(_dequantized(product.get_input(index), makers) for index in range(2))
+
+
+def _dequantized(tensor: Any, makers: Mapping[str, Any]) -> bool:
+    maker = makers.get(tensor.name)
+    while maker is not None and maker.type.name in ("SHUFFLE", "CAST"):
+        tensor = maker.get_input(0)
+        maker = makers.get(tensor.name)
+    return maker is not None and maker.type.name == "DEQUANTIZE" and maker.get_input(0).dtype.name == "INT8"
 
 
 def check_plugins(layers: Sequence[Layer], names: Collection[str]) -> None:
@@ -54,8 +69,7 @@ def check_plugins(layers: Sequence[Layer], names: Collection[str]) -> None:
 def check_precision(layers: Sequence[Layer], precision: str) -> None:
     """Raise an EngineError when no heavy layer has the precision that was asked for."""
     heavy = Counter(layer.precision for layer in layers if layer.kind in _HEAVY)
-    narrow = {layer.precision for layer in layers if layer.kind in ("QUANTIZE", "DYNAMIC_QUANTIZE")}
-    if precision not in heavy and precision not in narrow:
+    if precision not in heavy:
         have = ", ".join(f"{number} {name}" for name, number in heavy.most_common()) or "none"
         raise EngineError(f"{precision} was asked for but the layers that TensorRT made of the graph are {have}")
 
