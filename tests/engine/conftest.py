@@ -38,19 +38,35 @@ def rtx() -> None:
         pytest.skip("TensorRT-RTX is not installed (96 MB to fetch): pip install 'gaussport[rtx]'")
 
 
-def write_plain(path: Path) -> None:
-    """A linear classifier of pictures of 8×8, in the form that exports have."""
-    weight = onnx.numpy_helper.from_array(np.random.default_rng(0).normal(0, 0.2, (192, 10)).astype(np.float32), "weight")
-    nodes = [
-        onnx.helper.make_node("Flatten", ["pixels"], ["flat"], name="flatten"),
-        onnx.helper.make_node("MatMul", ["flat", "weight"], ["hidden"], name="first/MatMul"),
+def write_plain(path: Path, quantized: bool = False) -> None:
+    """A linear classifier of pictures of 8×8, in the form that exports have; with Q/DQ around its first product if asked."""
+    draw = np.random.default_rng(0).normal(0, 0.2, (192, 10)).astype(np.float32)
+    constants: dict[str, Any] = {"square": np.eye(10, dtype=np.float32)}
+    nodes = [onnx.helper.make_node("Flatten", ["pixels"], ["flat"], name="flatten")]
+    factors = ["flat", "weight"]
+    if quantized:
+        constants |= {
+            "scale": np.float32(0.02),
+            "zero": np.int8(0),
+            "codes": (draw / 0.02).round().clip(-127, 127).astype("i1"),
+        }
+        nodes += [
+            onnx.helper.make_node("QuantizeLinear", ["flat", "scale", "zero"], ["flat.q"], name="flat/Q"),
+            onnx.helper.make_node("DequantizeLinear", ["flat.q", "scale", "zero"], ["flat.dq"], name="flat/DQ"),
+            onnx.helper.make_node("DequantizeLinear", ["codes", "scale", "zero"], ["weight.dq"], name="weight/DQ"),
+        ]
+        factors = ["flat.dq", "weight.dq"]
+    else:
+        constants["weight"] = draw
+    nodes += [
+        onnx.helper.make_node("MatMul", factors, ["hidden"], name="first/MatMul"),
         onnx.helper.make_node("Relu", ["hidden"], ["active"], name="relu"),
         onnx.helper.make_node("MatMul", ["active", "square"], ["logits"], name="head/MatMul"),
     ]
-    square = onnx.numpy_helper.from_array(np.eye(10, dtype=np.float32), "square")
+    initializers = [onnx.numpy_helper.from_array(np.asarray(number), name) for name, number in constants.items()]
     shapes: dict[str, list[str | int | None]] = {"pixels": ["batch", 3, 8, 8], "logits": ["batch", 10]}
     values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()]
-    graph = onnx.helper.make_graph(nodes, "plain", values[:1], values[1:], [weight, square])
+    graph = onnx.helper.make_graph(nodes, "plain", values[:1], values[1:], initializers)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
     model = onnx.shape_inference.infer_shapes(model)
     with writing_bundle(path) as draft:
@@ -67,7 +83,7 @@ def write_plain(path: Path) -> None:
                 max_batch=MAX_BATCH,
                 opset=20,
                 operators={},
-                precision="fp32",
+                precision="int8" if quantized else "fp32",
                 provenance=Provenance(
                     checkpoint="plain.safetensors",
                     checkpoint_sha256="0" * 64,
@@ -82,13 +98,13 @@ def write_plain(path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`bundles(kind)`: an exported bundle, made once; `plain` has no custom operator and is written by hand."""
+    """`bundles(kind)`: an exported bundle, made once; `plain` and `int8` have no custom operator."""
     folder = tmp_path_factory.mktemp("engine-bundles")
 
     def make(kind: str) -> Path:
         path = folder / kind
-        if not path.exists() and kind == "plain":
-            write_plain(path)
+        if not path.exists() and kind in ("plain", "int8"):
+            write_plain(path, quantized=kind == "int8")
         elif not path.exists():
             config = CONFIGS[kind]
             torch.manual_seed(0)

@@ -65,6 +65,11 @@ def test_every_attention_layer_is_a_plugin_of_the_asked_precision(
     assert Runtime(bundle, "cpu", threads=1).run(pixels).shape == (2, 10)
 
 
+def test_a_quantized_graph_becomes_products_of_integers(copied: Callable[[str], Path]) -> None:
+    _, (built,) = build_engines(copied("int8"), rtx(86))
+    assert (built.record.precision, built.summary) == ("int8", {"matrix multiply fp32": 1, "matrix multiply int8": 1})
+
+
 def test_a_zip_takes_an_engine_too_and_bodies_can_be_built_to_compare(copied: Callable[[str], Path], tmp_path: Path) -> None:
     packed = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", copied("gma")))
     bundle, (built,) = build_engines(packed, rtx(86, plugins=False))
