@@ -12,7 +12,7 @@ from onnx import TensorProto, numpy_helper
 
 from gaussport.export.model_file import ModelFile, serialize
 from gaussport.export.verification.bisection import Departure, first_departure
-from gaussport.export.verification.suspects import suspects
+from gaussport.export.verification.suspects import difference, suspects
 
 Exports = Callable[[str], Any]
 EACH = settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -184,3 +184,15 @@ def test_another_attribute_is_found(exports: Exports) -> None:
     departure, blamed = _search(exported, model)
     assert departure is not None
     assert (departure.layer, blamed) == ("norm", ["norm/LayerNormalization has another epsilon than in a new export"])
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_a_negated_number_is_seen_in_every_precision(kind: int) -> None:
+    """Below the tolerance of a narrow type a wrong weight may hide; its own number tells."""
+    weight = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    stored = weight.astype(onnx.helper.tensor_dtype_to_np_dtype(kind))
+    assert difference(stored, weight) is None
+    stored[1, 2] *= -1
+    assert difference(stored, weight) == "1 of 24 numbers differ, by their sign"
+    stored[1, 2] = np.nan
+    assert difference(stored, weight) == "1 of 24 numbers differ, some are NaN or infinite"
