@@ -26,7 +26,7 @@ from gaussport.export.fusion.verdict import RefusedError
 _STAGE = 5
 _SAME_CELL = 1e-5  # in cells; what float32 leaves of i − i after two tables
 _TABLE_ERROR = 2e-6  # of a weight; two float32 roundings of an exponent near ten
-_LEAST_WEIGHT = 1e-30  # smaller weights are subnormal soon, and no longer hold a logarithm
+_LEAST_WEIGHT = 1e-37  # smaller weights are subnormal numbers, which do not hold a logarithm
 _NEAREST = 0.05  # a σ so small that the nearest cell takes everything
 
 
@@ -110,14 +110,14 @@ def _from_table(anchor: Anchor, numbers: Numbers, cell: Index, query: Index) -> 
             _STAGE, f"{anchor.name} is not normalised: its rows sum to {sums.min():.4g} up to {sums.max():.4g}"
         )
     weights = table / sums[..., None]
-    mu, sigma = _fitted(weights)
-    error = float(np.abs(_weights(mu, sigma, *weights.shape[-2:]) - weights).max())
+    mu, sigma = fitted(weights)
+    error = float(np.abs(filters(mu, sigma, *weights.shape[-2:]) - weights).max())
     if not error <= _TABLE_ERROR:
         raise RefusedError(_STAGE, f"{anchor.name} is no Gaussian filter: the nearest one differs by {error:.1e}")
     return Gaussian((Term(Numbers(mu, rest)),), (Term(Numbers(sigma, rest)),), Numbers(total, rest))
 
 
-def _fitted(weights: Array) -> tuple[Array, Array]:
+def fitted(weights: Array) -> tuple[Array, Array]:
     """μ and σ [...] of filters [..., i, j], from ratios of neighbours: with t = i − j,
     log w[j + 1] − log w[j] = (2t − 1) / 2σ² − μ / σ²."""
     query, cell = weights.shape[-2:]
@@ -129,7 +129,11 @@ def _fitted(weights: Array) -> tuple[Array, Array]:
     mu, sigma = np.zeros(weights.shape[:-2]), np.full(weights.shape[:-2], _NEAREST)
     for at in np.ndindex(mu.shape):
         used = usable[at]
-        if len(np.unique(slope[used])) > 1:
+        slopes = np.unique(slope[used])
+        if len(slopes) == 1:  # two cells share all weight: any σ will do that leaves none for a third
+            mu[at] = slopes[0] / 2 - float(np.median(ratio[at][used])) * _NEAREST**2
+            continue
+        if len(slopes) > 1:
             w = trust[at][used]
             design = np.stack([slope[used], -np.ones(int(used.sum()))], axis=-1)
             alpha, beta = np.linalg.lstsq(design * w[:, None], ratio[at][used] * w, rcond=None)[0]
@@ -141,7 +145,8 @@ def _fitted(weights: Array) -> tuple[Array, Array]:
     return mu, sigma
 
 
-def _weights(mu: Array, sigma: Array, query: int, cell: int) -> Array:
+def filters(mu: Array, sigma: Array, query: int, cell: int) -> Array:
+    """The filters [..., query, cell] of these μ and σ [...]."""
     distance = np.arange(query)[:, None] - np.arange(cell)
     squared = (distance - mu[..., None, None]) ** 2
     weights = np.exp(-(squared - squared.min(-1, keepdims=True)) / (2 * sigma[..., None, None] ** 2))

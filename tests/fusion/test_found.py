@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from gaussport.export.fusion.foreign_model import ForeignModel
+from gaussport.export.fusion.gaussians import filters, fitted
 from gaussport.export.fusion.proof import TOLERANCE
 from gaussport.export.fusion.rewriting import Fusion, fuse
 from gaussport.export.fusion.sampling import session_of
@@ -135,6 +136,16 @@ def test_a_fixed_field_is_recovered_from_its_kernels(foreign: Foreign, style: st
     for place, parameter in enumerate(wanted, 1):
         assert stored[str(place)].shape == (1, 1, 1, *parameter.shape)
         assert np.allclose(stored[str(place)][0, 0, 0], parameter.detach().numpy(), atol=2e-4)
+
+
+@pytest.mark.parametrize("sigma", [0.03, 0.08, 0.12, 0.5, 4.0])
+@pytest.mark.parametrize("reach", [0.0, 0.5, 3.0])
+def test_tables_of_any_width_are_gaussians(sigma: float, reach: float) -> None:
+    """From filters that only see the nearest cell to flat ones, centred in the grid, between two cells and outside of it."""
+    mu = reach * np.random.default_rng(0).standard_normal((2, 3))
+    weights = filters(mu, np.full_like(mu, sigma), 6, 6).astype(np.float32).astype(np.float64)
+    found = filters(*fitted(weights), 6, 6)
+    assert np.abs(found - weights).max() <= 2e-6
 
 
 @pytest.mark.parametrize("style", list(gma.STYLES))
