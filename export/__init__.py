@@ -2,6 +2,7 @@
 
     checkpoint ──pipeline──▶ onnx_export ──passes──▶ graph_check ──▶ proof ──▶ report ──▶ bundle
     bundle ──verification──▶ findings
+    somebody's ONNX ──fusion──▶ bundle
 
 `pipeline` refuses what cannot be before `work` imports torch.
 """
