@@ -66,6 +66,7 @@ def _bundle(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         "precision": manifest.precision,
         "metrics": _pairs(manifest.metrics) or "none",
         "checkpoint": f"{origin.checkpoint} ({origin.weights} weights), sha256 {origin.checkpoint_sha256[:12]}…",
+        "assumed": ", ".join(origin.assumed) or "nothing",
         "made": f"{origin.created:%Y-%m-%d %H:%M:%S %Z} with {_pairs(origin.tools)}",
         "files": ", ".join(f"{name} ({record.bytes:,} bytes)" for name, record in manifest.files.items()),
     }
