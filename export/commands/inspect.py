@@ -68,6 +68,8 @@ def _bundle(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         "checkpoint": f"{origin.checkpoint} ({origin.weights} weights), sha256 {origin.checkpoint_sha256[:12]}…",
         "assumed": ", ".join(origin.assumed) or "nothing",
         "made": f"{origin.created:%Y-%m-%d %H:%M:%S %Z} with {_pairs(origin.tools)}",
+        "engines": ", ".join(f"{name} (batches {e.batches[0]} to {e.batches[2]})" for name, e in manifest.engines.items())
+        or "none",
         "files": ", ".join(f"{name} ({record.bytes:,} bytes)" for name, record in manifest.files.items()),
     }
     return document, rows

@@ -1,9 +1,9 @@
 """The GPU benchmark runs without a GPU as far as it can: it builds, and the CPU answers in the engine's place."""
 
+import importlib.util
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,23 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu" / "engine.py"
 
 
 @pytest.mark.usefixtures("rtx")
-def test_dry_run_builds_checks_and_times(tmp_path: Path) -> None:
+def test_dry_run_builds_checks_and_times(
+    copied: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location("engine_benchmark", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, script)
+    spec.loader.exec_module(script)
+    monkeypatch.setattr(script, "random_bundle", lambda *_: copied("plain"))  # tracing takes longer than the rest
     file = tmp_path / "report.json"
     words = ["--dry", "--models", "dot-tiny", "--precisions", "fp32", "--batches", "2", "--json", str(file)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(SCRIPT), *words], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
+    assert script.main() == 0
     report = json.loads(file.read_text())
     assert [row["batch"] for row in report["checks"]] == [1, 2, 7]
     assert all(row["passed"] for row in report["checks"])
-    assert [(row["model"], row["kind"], row["batch"]) for row in report["timings"]] == [
-        ("dot-tiny", "no custom operator", 2)
-    ]
+    (row,) = report["timings"]
+    assert (row["model"], row["kind"], row["batch"]) == ("dot-tiny", "no custom operator", 2)
+    assert "images/s" in capsys.readouterr().out
