@@ -44,13 +44,15 @@ from gaussport.serving.runtime import Runtime
 MODEL = "model"
 DEADLINE_MS = 4000.0
 BODY_TIMEOUT_S = 5.0
-QUEUE_IMAGES = 48
+QUEUE_IMAGES = 32
 SIDE = 640  # of the pictures: large enough for decoding to cost more than asking
 TOLERANCE = 1e-5  # of probabilities: batches differ in size, and with it the order of float32 sums
 BROKEN, VANISHING, OVERLOAD = 0.10, 0.10, 2.0
 TRICKLING = 20  # connections at once that send a byte a second
 RELOAD_EVERY_S = 5.0
 MEMORY_GROWTH, WARM_UP, RESTART_S = 0.05, 0.25, 2.0
+LATE = 0.01  # of the answers may be 504: the queue is bounded by a rate measured before, and machines have neighbours
+ON_THE_WAY_S = 0.5  # beyond the deadline, from a client to the server and back
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -72,6 +74,7 @@ class Tally:
     """What must not happen."""
     seconds: list[float] = field(default_factory=list)
     versions: set[int] = field(default_factory=set)
+    late: int = 0
 
 
 def main() -> int:
@@ -284,7 +287,9 @@ class Run:
                 tally.faults["a wrong answer"] += 1
             return
         tally.statuses[f"{response.status_code} {content['code']}"] += 1
-        if response.status_code in (429, 503):
+        if response.status_code == 504:
+            tally.late += 1
+        elif response.status_code in (429, 503):
             if not response.headers.get("retry-after", "").isdecimal():
                 tally.faults["a refusal without Retry-After"] += 1
         elif sample.expected is not None or response.status_code not in (400, 415, 422):
@@ -352,7 +357,16 @@ class Run:
         return [
             ("answers", f"{sum(tally.statuses.values())} in {seconds:.0f} s: {shown}", tally.statuses["200"] > 0),
             ("what must not happen", faults or "nothing", not tally.faults),
-            ("time to answer", f"median {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms", p99 <= DEADLINE_MS / 1000),
+            (
+                "time to answer",
+                f"median {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms",
+                p99 <= DEADLINE_MS / 1000 + ON_THE_WAY_S,
+            ),
+            (
+                "deadline passed",
+                f"{tally.late} ({tally.late / len(tally.seconds):.1%})",
+                tally.late <= LATE * len(tally.seconds),
+            ),
             ("hot reloads answered by", f"{reloads} newer versions", reloads > 0 or seconds < 2 * RELOAD_EVERY_S),
             ("trickling connections", trickled, not self.trickled["too late"]),
             ("memory", f"{before:.0f} MB → {after:.0f} MB ({after / before - 1:+.1%})", after / before - 1 < MEMORY_GROWTH),

@@ -1,11 +1,18 @@
 """The socket that a server listens on, taken before anything is loaded: a port in use is told at once."""
 
+import errno
+import logging
 import socket
 import ssl
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from gaussport.errors import ServingError, UsageError
 
+log = logging.getLogger("gaussport.serving")
+
+_PAUSE_S = 0.05  # when there are too many open files: the listener stays readable, and turning in circles helps nobody
 BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own default
 
 
@@ -50,13 +57,16 @@ def check_tls(certificate: Path | None, key: Path | None) -> None:
         raise UsageError(f"--tls-cert or --tls-key: {path} cannot be read: {error.strerror}") from error
 
 
-def waiting(listener: socket.socket) -> list[socket.socket]:
-    """Every connection that the kernel has accepted and nobody has taken yet."""
-    listener.setblocking(False)
-    taken: list[socket.socket] = []
-    while True:
+def accepted(listener: socket.socket, most: int) -> Iterator[socket.socket]:
+    """Connections that wait at a listener that does not block, at most so many."""
+    for _ in range(most):
         try:
             connection, _ = listener.accept()
-        except OSError:  # BlockingIOError when there is none left
-            return taken
-        taken.append(connection)
+        except OSError as error:  # BlockingIOError when there is none left; and what went wrong with one that was there
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                log.error("no file descriptor is left for a new connection: raise ulimit -n")
+                time.sleep(_PAUSE_S)
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield connection

@@ -23,13 +23,16 @@ from gaussport.errors import GaussportError
 from gaussport.serving.api_keys import ApiKeys
 from gaussport.serving.app import build_app
 from gaussport.serving.connection import quiet_config
-from gaussport.serving.listening import address_of, check_tls, listen, waiting
+from gaussport.serving.listening import BACKLOG, accepted, address_of, check_tls, listen
 from gaussport.serving.served_model import threads_each
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
 
 log = logging.getLogger("gaussport.serving")
 
+_ACCEPTED_AT_ONCE = 16  # new connections in one turn of the loop; other workers take some too
+_SWITCH_INTERVAL_S = 0.001
+"""After this the event loop gets Python's lock from a thread that decodes; Python's own five milliseconds add up."""
 _LAST_WORDS_S = 1.0
 """Before the drain's end, for the 503s of those that will not be answered to reach their clients."""
 
@@ -63,6 +66,7 @@ def run(
 ) -> None:
     """Serve in this process on a socket that listens. `ready` gets the models' names once they are warm; the server also
     stops when `stop_when` returns. A worker takes no connection before it is ready: the others do."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     app = build_app(paths, settings)
     process = _Process(app, settings, listener)
     with asyncio.Runner(loop_factory=process.server.config.get_loop_factory()) as runner:
@@ -70,28 +74,45 @@ def run(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which leaves signals alone, as it would end by raising them again, and at the end takes the
-    connections that the kernel already accepted for it."""
+    """uvicorn's server, which leaves signals alone, as it would end by raising them again, and takes connections itself.
+
+    uvloop takes one new connection in each turn of its loop: when a turn is long, as on a busy machine, they pile up in
+    the kernel, where no limit of ours can refuse them. And at the end those that wait there would be cut off.
+    """
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
         super().__init__(config)
-        self._last = listener.dup()
+        self._listener = listener
+        self._connecting: set[asyncio.Task[object]] = set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept, _ACCEPTED_AT_ONCE)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
-        for socket_ in sockets or []:
-            socket_.close()
-        latecomers = waiting(self._last)
-        self._last.close()
-        loop = asyncio.get_running_loop()
-        connecting = [loop.connect_accepted_socket(self._protocol, late, ssl=self.config.ssl) for late in latecomers]
-        await asyncio.gather(*connecting, return_exceptions=True)
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._accept(BACKLOG)
+        self._listener.close()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
         await super().shutdown()
+
+    def _accept(self, most: int) -> None:
+        loop = asyncio.get_running_loop()
+        for connection in accepted(self._listener, most):
+            greeting = loop.connect_accepted_socket(self._protocol, connection, ssl=self.config.ssl)
+            task: asyncio.Task[object] = loop.create_task(greeting)
+            self._connecting.add(task)
+            task.add_done_callback(self._greeted)
+
+    def _greeted(self, task: "asyncio.Task[object]") -> None:
+        self._connecting.discard(task)
+        if not task.cancelled():
+            task.exception()  # a client that breaks off its TLS handshake is its own affair
 
     def _protocol(self) -> asyncio.Protocol:
         protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -107,7 +128,6 @@ class _Process:
         config = quiet_config(app, settings.body_timeout_s, settings.keep_alive_s, settings.tls_cert, settings.tls_key)
         config.timeout_graceful_shutdown = max(1, math.floor(settings.drain_timeout_s - settings.drain_delay_s))
         self.server = _Server(config, listener)
-        self._listener = listener
         self._models: ServedModels = app.state.models
         self._keys: ApiKeys = app.state.keys
         self._settings = settings
@@ -123,7 +143,7 @@ class _Process:
         loading = self._begin(self._load(ready))
         if self._settings.workers > 1:
             await loading
-        await self.server.serve(sockets=[self._listener])
+        await self.server.serve()
         if loading.done():
             loading.result()  # raises what kept the models from loading
 
