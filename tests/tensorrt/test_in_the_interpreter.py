@@ -13,6 +13,7 @@ INTERPRETED = Path(__file__).with_name("interpreted")
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="this process already interprets kernels")
+@pytest.mark.timeout(900)
 def test_what_the_plugin_launches_equals_the_definition(packages: Path, binaries: Binaries) -> None:
     (packages / "library.so").symlink_to(binaries.library)
     (packages / "harness.so").symlink_to(binaries.harness)

@@ -11,6 +11,7 @@ from tests.tensorrt.cases import read_prepared
 from tests.tensorrt.plugin_host import DTYPES
 
 
+@pytest.mark.timeout(900)  # two programs are compiled, on a machine that may be busy
 @pytest.mark.parametrize("name", ["odd grids", "masked causal"])
 def test_nothing_is_read_or_written_that_should_not_be(name: str, packages: Path, tmp_path: Path) -> None:
     binaries = build_binaries(sanitized=True)
@@ -18,7 +19,8 @@ def test_nothing_is_read_or_written_that_should_not_be(name: str, packages: Path
     file = tmp_path / "kernels"
     file.write_text(str(prepared.attributes["kernels"]))
     shapes = ["x".join(map(str, shape)) for shape in prepared.case.shapes(0, 2)]
-    words = [binaries.selftest, binaries.library, prepared.case.operator, file, str(DTYPES[prepared.case.dtype]), *shapes]
+    dtype = str(DTYPES[prepared.case.dtype])
+    words = [str(binaries.selftest), str(binaries.library), prepared.case.operator, str(file), dtype, *shapes]
     environment = {**os.environ, "GAUSSPORT_CUDA_DRIVER": str(binaries.driver), "UBSAN_OPTIONS": "print_stacktrace=1"}
     answer = subprocess.run(words, capture_output=True, text=True, env=environment)
     assert answer.returncode == 0, answer.stderr[-4000:]

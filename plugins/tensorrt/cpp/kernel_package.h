@@ -55,7 +55,7 @@ enum class ArgumentSource : uint8_t
 
 struct Argument
 {
-    ArgumentSource source;
+    ArgumentSource source{ArgumentSource::kNULL};
     uint8_t index{0};
     int32_t int32{0};
     float float32{0.0F};

@@ -35,7 +35,9 @@ public:
     explicit Launcher(std::shared_ptr<KernelPackage const> package);
     ~Launcher();
     Launcher(Launcher const&) = delete;
+    Launcher(Launcher&&) = delete;
     Launcher& operator=(Launcher const&) = delete;
+    Launcher& operator=(Launcher&&) = delete;
 
     //! Load the kernels of a variant by a tactic (an index; a variant with fewer takes its first) into the current context.
     //! Throws Error when the GPU has neither cubin nor PTX, or the driver refuses.

@@ -27,6 +27,7 @@ extern "C" GAUSSPORT_EXPORT nvinfer1::IPluginCreatorInterface* const* getCreator
     static auto const kOWNED = makeCreators();
     static auto const kCREATORS = [] {
         std::vector<nvinfer1::IPluginCreatorInterface*> pointers;
+        pointers.reserve(kOWNED.size());
         for (auto const& creator : kOWNED)
         {
             pointers.push_back(creator.get());

@@ -31,7 +31,7 @@ void log(Severity severity, std::string const& message) noexcept
     }
     else if (severity <= Severity::kERROR)
     {
-        std::fprintf(stderr, "gaussport: %s\n", message.c_str());
+        static_cast<void>(std::fprintf(stderr, "gaussport: %s\n", message.c_str()));
     }
 }
 

@@ -29,7 +29,9 @@ public:
     explicit KernelPlugin(std::shared_ptr<Definition const> definition);
     KernelPlugin(KernelPlugin const& other);
     ~KernelPlugin() override = default;
+    KernelPlugin(KernelPlugin&&) = delete;
     KernelPlugin& operator=(KernelPlugin const&) = delete;
+    KernelPlugin& operator=(KernelPlugin&&) = delete;
 
     // IPluginV3
     nvinfer1::IPluginCapability* getCapabilityInterface(nvinfer1::PluginCapabilityType type) noexcept override;
