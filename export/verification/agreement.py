@@ -1,9 +1,12 @@
 """Does the manifest say of the graph what the graph is?"""
 
+import onnx
+import onnx.shape_inference
 from onnx import TensorProto
 
 from gaussport.errors import BundleError
 from gaussport.export.precision.census import precision_of
+from gaussport.export.session import first_line
 from gaussport.export.verification.subject import Subject
 from gaussport.export.work import opset_of, tensor_spec
 from gaussport.plugins import DOMAIN
@@ -32,7 +35,10 @@ def manifest_agrees(subject: Subject) -> str:
         raise BundleError(f"the graph imports opset {opset}, the manifest says {manifest.opset}")
     if manifest.operators != ({} if custom is None else {DOMAIN: custom}):
         raise BundleError(f"the graph imports {DOMAIN} version {custom}, the manifest says {manifest.operators or 'none'}")
-    precision = precision_of(subject.model)
+    try:
+        precision = precision_of(subject.model)
+    except onnx.shape_inference.InferenceError as error:
+        raise BundleError(f"the graph's types contradict each other: {first_line(error)}") from error
     if precision != manifest.precision:
         raise BundleError(f"the graph's layers compute in {precision}, the manifest says {manifest.precision}")
     return f"{_text(manifest.input)} → {_text(manifest.output)}, {len(manifest.labels)} labels, {precision}"
