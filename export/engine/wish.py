@@ -84,15 +84,17 @@ def check_wish(wish: Wish, manifest: Manifest) -> None:
 
 def _check_architectures(wish: Wish, manifest: Manifest) -> None:
     """Whether TensorRT builds for a GPU of this machine is told by the driver, not here."""
+    kernels = bool(manifest.operators) and wish.plugins
+    offered = tuple(arch for arch in RTX_ARCHITECTURES if not kernels or arch in KERNEL_ARCHITECTURES)
     if wish.builder == "tensorrt-rtx" and (wrong := [arch for arch in wish.architectures if arch not in RTX_ARCHITECTURES]):
         raise UsageError(
-            f"TensorRT-RTX does not build for {listed(wrong)}: choose from {listed(RTX_ARCHITECTURES)}, "
+            f"TensorRT-RTX does not build for {listed(wrong)}: choose from {listed(offered)}, "
             "or use --builder tensorrt on a machine with that GPU"
         )
-    kernels = bool(manifest.operators) and wish.plugins
     if kernels and (wrong := [arch for arch in wish.architectures if arch not in KERNEL_ARCHITECTURES]):
+        choices = offered if wish.builder == "tensorrt-rtx" else KERNEL_ARCHITECTURES
         raise UsageError(
-            f"our kernels are not compiled for {listed(wrong)}: choose from {listed(KERNEL_ARCHITECTURES)}, "
+            f"our kernels are not compiled for {listed(wrong)}: choose from {listed(choices)}, "
             "or build the function bodies with --without-plugins"
         )
 
