@@ -13,9 +13,12 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from gaussport.export.fusion.indices import Axis, Index, Splits
+from gaussport.export.fusion.indices import Axis, Index, Splits, UnreadableError
 
 Array = NDArray[np.float64]
+
+
+_MOST_TERMS = 200
 
 
 class ReadAgainError(Exception):
@@ -171,6 +174,13 @@ def _merged(factors: Iterable[tuple[Factor, Fraction]]) -> tuple[tuple[Factor, F
 
 
 def product(left: Terms, right: Terms) -> Terms:
+    """Every term of one times every term of the other.
+
+    Raises:
+        UnreadableError: they would be more than any of our operators has.
+    """
+    if len(left) * len(right) > _MOST_TERMS:
+        raise UnreadableError("the expression has too many terms")
     return collected(a * b for a in left for b in right)
 
 

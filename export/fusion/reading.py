@@ -14,6 +14,9 @@ from gaussport.export.fusion.sampling import Samples
 Axes = tuple[Axis, ...]
 
 
+_MOST_VALUES = 250  # that one expression may look into; an attention takes fewer than a hundred
+
+
 class Reader:
     """One expression being read: which values to look into, and how constants are written.
 
@@ -35,6 +38,7 @@ class Reader:
         self.samples, self.splits = samples, splits
         self._look, self._over, self._numbers = look, coordinates, numbers
         self._opaque = opaque
+        self._left = _MOST_VALUES
         self.faults: list[str] = []
 
     def read(self, value: ir.Value, axes: Axes) -> Terms:
@@ -43,6 +47,9 @@ class Reader:
         Raises:
             UnreadableError: a node on the way is none that index notation can express.
         """
+        self._left -= 1
+        if self._left < 0:
+            raise UnreadableError(f"the expression that ends in {value.name} is too long")
         axes = tuple(self.splits.resolve(axis) for axis in axes)
         constant = self.samples.constant(value)
         if constant is not None and constant.dtype.kind in "fiub":

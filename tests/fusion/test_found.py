@@ -22,21 +22,18 @@ from tests.fusion.foreign.exporting import optimised
 STYLES = {**ssog.STYLES, **gma.STYLES}
 
 
-def run(model: onnx.ModelProto, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-    session = session_of(model, optimise=True)
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: pixels})[0])
-
-
 def require_equal(foreign: ForeignModel, fusion: Fusion) -> None:
     """The fused model is sound, takes any batch, and answers as the file does."""
     onnx.checker.check_model(fusion.model, full_check=True)
     inlined = onnx.inliner.inline_local_functions(fusion.model)
     onnx.shape_inference.infer_shapes(inlined, check_type=True, strict_mode=True, data_prop=True)
+    sessions = [session_of(model, optimise=True) for model in (foreign.original, fusion.model, inlined)]
     for batch in (1, 2, 5):
         pixels = np.random.default_rng(batch).standard_normal((batch, *foreign.picture), dtype=np.float32)
-        wanted = run(foreign.original, pixels)
-        for model in (fusion.model, inlined):
-            assert np.abs(run(model, pixels) - wanted).max() <= TOLERANCE * max(1.0, float(np.abs(wanted).max()))
+        feeds = [{session.get_inputs()[0].name: pixels} for session in sessions]
+        wanted, *found = (session.run(None, feed)[0] for session, feed in zip(sessions, feeds, strict=True))
+        for answer in found:
+            assert np.abs(answer - wanted).max() <= TOLERANCE * max(1.0, float(np.abs(wanted).max()))
 
 
 def operator_nodes(fusion: Fusion) -> list[onnx.NodeProto]:
@@ -44,9 +41,8 @@ def operator_nodes(fusion: Fusion) -> list[onnx.NodeProto]:
 
 
 @pytest.mark.parametrize("style", list(STYLES))
-@pytest.mark.parametrize("exporter", ["torchscript", "torchscript unfolded"])
-def test_every_style_is_found(foreign: Foreign, style: str, exporter: str) -> None:
-    _, model = foreign(STYLES[style], exporter, depth=2)
+def test_every_style_is_found(foreign: Foreign, style: str) -> None:
+    _, model = foreign(STYLES[style], "torchscript unfolded", depth=2)
     fusion = fuse(model.model)
     assert (len(fusion.fused), fusion.refused) == (2, ())
     assert len(operator_nodes(fusion)) == 2
@@ -54,7 +50,7 @@ def test_every_style_is_found(foreign: Foreign, style: str, exporter: str) -> No
     require_equal(model, fusion)
 
 
-@pytest.mark.parametrize(("style", "opset"), [("EinsumSteered", 18), ("MatmulRouting", 21), ("CumsumRouting", 23)])
+@pytest.mark.parametrize(("style", "opset"), [("EinsumSteered", 18), ("CumsumRouting", 23)])
 def test_the_dynamo_exporter_is_understood(foreign: Foreign, style: str, opset: int) -> None:
     _, model = foreign(STYLES[style], "dynamo", opset)
     fusion = fuse(model.model)
@@ -62,9 +58,7 @@ def test_the_dynamo_exporter_is_understood(foreign: Foreign, style: str, opset: 
     require_equal(model, fusion)
 
 
-@pytest.mark.parametrize(
-    ("style", "opset"), [("EinsumSteered", 17), ("MatmulFixed", 17), ("TrilRouting", 17), ("Expanded", 20)]
-)
+@pytest.mark.parametrize(("style", "opset"), [("EinsumSteered", 17), ("TrilRouting", 17), ("Expanded", 20)])
 def test_other_opsets_of_the_older_exporter(foreign: Foreign, style: str, opset: int) -> None:
     _, model = foreign(STYLES[style], opset=opset)
     assert model.opset == opset
@@ -73,7 +67,7 @@ def test_other_opsets_of_the_older_exporter(foreign: Foreign, style: str, opset:
     require_equal(model, fusion)
 
 
-@pytest.mark.parametrize("style", ["EinsumFixed", "CentreSteered", "MatmulSteered", "DirectRouting"])
+@pytest.mark.parametrize("style", ["EinsumFixed", "MatmulSteered", "DirectRouting"])
 def test_a_model_that_was_optimised_offline(foreign: Foreign, style: str) -> None:
     _, model = foreign(STYLES[style], "torchscript unfolded", edit=optimised)
     fusion = fuse(model.model)
@@ -81,7 +75,7 @@ def test_a_model_that_was_optimised_offline(foreign: Foreign, style: str) -> Non
     require_equal(model, fusion)
 
 
-@pytest.mark.parametrize("style", ["EinsumSteered", "EinsumFixed", "MatmulSteered", "ColumnsFirst"])
+@pytest.mark.parametrize("style", ["EinsumFixed", "ColumnsFirst"])
 @pytest.mark.parametrize(
     "sizes",
     [{"grid": (4, 4)}, {"grid": (6, 3), "heads": 1}, {"grid": (5, 4), "dim": 6, "heads": 3}, {"class_token": True}],

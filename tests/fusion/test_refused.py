@@ -61,6 +61,32 @@ def test_nothing_is_said_of_what_does_not_look_alike(foreign: Foreign, name: str
     assert (fusion.fused, fusion.refused) == ((), ())
 
 
+class WrittenOutNorm(torch.nn.Module):
+    """Layer normalisation as exporters of older opsets leave it: means, squares, a root and a quotient."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / torch.sqrt((centred * centred).mean(-1, keepdim=True) + 1e-5)
+
+
+def test_long_readable_expressions_end(foreign: Foreign) -> None:
+    """Everything before the attention is sums and products here; none of it is followed to the input, let alone twice."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self, dim: int, heads: int, grid: tuple[int, int]) -> None:
+            super().__init__()
+            self.norm, self.mix = WrittenOutNorm(), lookalikes.DotProduct(dim, heads, grid)
+            self.filter = ssog.EinsumSteered(dim, heads, grid)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x + self.mix(self.norm(x))
+            return torch.as_tensor(x + self.filter(self.norm(x)))
+
+    _, model = foreign(Layer, depth=3)
+    fusion = fuse(model.model)
+    assert (len(fusion.fused), fusion.refused) == (3, ())
+
+
 def test_a_reason_names_a_node_and_a_value_of_the_model(foreign: Foreign) -> None:
     _, model = foreign(lookalikes.TopK)
     (refusal,) = fuse(model.model).refused
