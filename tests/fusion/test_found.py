@@ -50,11 +50,11 @@ def test_every_style_is_found(foreign: Foreign, style: str) -> None:
     require_equal(model, fusion)
 
 
-@pytest.mark.parametrize(("style", "opset"), [("EinsumSteered", 18), ("CumsumRouting", 23)])
-def test_the_dynamo_exporter_is_understood(foreign: Foreign, style: str, opset: int) -> None:
-    _, model = foreign(STYLES[style], "dynamo", opset)
+def test_the_dynamo_exporter_is_understood(foreign: Foreign) -> None:
+    layers = iter([ssog.EinsumSteered, ssog.MatmulSteered, gma.CumsumRouting, gma.MatmulRouting])
+    _, model = foreign(lambda dim, heads, grid: next(layers)(dim, heads, grid), "dynamo", 23, depth=4)
     fusion = fuse(model.model)
-    assert (len(fusion.fused), fusion.refused) == (1, ())
+    assert (len(fusion.fused), fusion.refused) == (4, ())
     require_equal(model, fusion)
 
 
