@@ -25,7 +25,7 @@ bool operator==(Dims const& one, Dims const& other)
 std::string hexadecimal(uint32_t number)
 {
     char digits[9];
-    std::snprintf(digits, sizeof(digits), "%08x", number);
+    static_cast<void>(std::snprintf(digits, sizeof(digits), "%08x", number));
     return digits;
 }
 
