@@ -23,7 +23,8 @@ class Preprocessing(BaseModel):
     """How a picture becomes the model's input.
 
     The picture is resized with Pillow's antialiased filters: to `size` exactly when `resize_shorter` is None, else so
-    that its shorter side is `resize_shorter` pixels, from which the centre `size` is cropped. Then it is scaled to
+    that its shorter side is `resize_shorter` pixels and the longer one is rounded down, as torchvision and Transformers do,
+    from which the centre `size` is cropped. Then it is scaled to
     0 … 1, the mean is taken off and the result divided by std, per channel.
     """
 
@@ -79,8 +80,8 @@ def _levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
     resampling = _FILTERS[spec.interpolation]
     picture = picture.convert(spec.channels)
     if spec.resize_shorter is not None:
-        scale = spec.resize_shorter / min(picture.size)
-        scaled = (max(width, round(picture.width * scale)), max(height, round(picture.height * scale)))
+        shorter = min(picture.size)
+        scaled = (spec.resize_shorter * picture.width // shorter, spec.resize_shorter * picture.height // shorter)
         picture = _resized(picture, scaled, resampling)
         left, top = (picture.width - width) // 2, (picture.height - height) // 2
         picture = picture.crop((left, top, left + width, top + height))

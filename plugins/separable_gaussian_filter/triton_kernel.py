@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 LEAST_VARIANCE: tl.constexpr = tl.constexpr(1e-36)  # cells²; finite when inverted, and too narrow to move any weight
+INTEGERS: tl.constexpr = tl.constexpr(12582912.0)  # 1.5 · 2²³: float32 has no fractions here; adding it rounds
 HALF_LOG2E: tl.constexpr = tl.constexpr(0.7213475204444817)
 WINDOW_BITS: tl.constexpr = tl.constexpr(24.0)  # weights below 2⁻²⁴ of the largest are left out, a whole tile at a time
 
@@ -19,10 +20,8 @@ WINDOW_BITS: tl.constexpr = tl.constexpr(24.0)  # weights below 2⁻²⁴ of the
 @triton.jit
 def centre(query, mu, cells):
     """The cell nearest to query − μ inside the grid, and `excess` = (query − nearest) − μ; all float32."""
-    position = query - mu
-    below = tl.floor(position)
-    nearest = below + tl.where(position - below > 0.5, 1.0, 0.0)
-    nearest = tl.minimum(tl.maximum(nearest, 0.0), cells - 1.0)
+    rounded = (mu + INTEGERS) - INTEGERS  # query − μ is not exact, and may round to the other side of a half
+    nearest = tl.minimum(tl.maximum(query - rounded, 0.0), cells - 1.0)
     return nearest, (query - nearest) - mu
 
 

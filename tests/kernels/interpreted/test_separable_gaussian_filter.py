@@ -219,3 +219,14 @@ def test_float64_is_refused_in_words() -> None:
     operands = draw(SHAPES[2], torch.float64)
     with pytest.raises(ValueError, match=r"take float32, float16 or bfloat16, not torch\.float64"):
         run(*operands)
+
+
+@FORMS
+@pytest.mark.parametrize("mu", [0.49999997, -0.49999997, 3.4999998, 0.5000001], ids=str)
+def test_the_nearest_cell_is_right_far_along_an_axis(mu: float, fused: bool) -> None:
+    """In float32 200 − 0.49999997 is 199.5: the nearest cell may not be read off that difference."""
+    cells = 32 if fused else 256
+    value = torch.arange(float(cells)).view(1, 1, cells, 1, 1)
+    field = torch.tensor([0.0, mu]).view(1, 1, 1, 1, 1, 2)
+    operands = (value, field, torch.full_like(field, 1e-4), torch.ones(1, 1, 1, 1, 1))
+    assert_close(run_plan(*operands, fused=fused), defined(*operands))
