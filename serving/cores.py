@@ -1,11 +1,14 @@
 """How many cores this process may really use: its affinity and its cgroup's quota, not what the host has."""
 
+import contextlib
 import math
 import os
+import threading
 from pathlib import Path
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
+_NICER = 5
 
 
 def usable_cores(cgroup_root: Path = _CGROUP_ROOT, own_cgroup: Path = _OWN_CGROUP) -> int:
@@ -44,3 +47,13 @@ def _own_path(own: Path) -> str:
     except OSError:
         return ""
     return next((line[3:].lstrip("/") for line in lines if line.startswith("0::") and ".." not in line), "")
+
+
+def after_the_event_loop() -> None:
+    """Let this thread have a core only when the event loop does not want it, where the system knows niceness of threads.
+
+    Without it the threads that decode take turns with the one that reads and refuses requests: on a machine with fewer
+    free cores than threads, a backlog then grows where no limit of ours can see it.
+    """
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, os.getpriority(os.PRIO_PROCESS, 0) + _NICER))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gaussport.errors import GaussportError, ImageError
 from gaussport.models.image.decode import ImageLimits, open_picture
 from gaussport.models.image.preprocess import Preprocessing, to_pixels
+from gaussport.serving.cores import after_the_event_loop
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.pixel_room import PixelRoom
 from gaussport.serving.waiting import Rows
@@ -41,7 +42,7 @@ class Decoder:
     """A bounded pool. What waits for it holds a place in a model's queue, so its backlog is bounded too."""
 
     def __init__(self, threads: int, limits: ImageLimits, metrics: Metrics) -> None:
-        self.pool = ThreadPoolExecutor(threads, "decode")
+        self.pool = ThreadPoolExecutor(threads, "decode", after_the_event_loop)
         self._limits = limits
         self._metrics = metrics
         self._room = PixelRoom(_LARGEST_AT_ONCE * limits.max_pixels)
