@@ -80,7 +80,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
         )
     app.add_middleware(RequestScope, metrics=metrics, tracing=tracing, closing=lambda: models.draining)
     app.include_router(classify.routes(models, decoder, metrics, tracing, settings.max_images))
-    app.include_router(v2.routes(models, decoder, metrics, settings.max_images))
+    app.include_router(v2.routes(models, decoder, metrics, settings))
     if settings.docs:
         app.include_router(reference_pages.routes())
 

@@ -34,6 +34,7 @@ STATUS = {
     "too_many_images": 400,
     "load_failed": 400,
     "unauthorized": 401,
+    "forbidden": 403,
     "not_found": 404,
     "unknown_model": 404,
     "unknown_version": 404,

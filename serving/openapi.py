@@ -1,22 +1,24 @@
-"""The request bodies in `/openapi.json`. The routes read them by hand, so FastAPI cannot know them."""
+"""The people's bodies in `/openapi.json`, and its errors. The routes read them by hand, so FastAPI cannot know them."""
 
 from typing import Any
 
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TEXT = {"type": "string", "description": "base64, or a data URI"}
-_ERROR = {
+_ERROR: dict[str, Any] = {
     "type": "object",
     "required": ["error", "code", "request_id"],
     "properties": {"error": {"type": "string"}, "code": {"type": "string"}, "request_id": {"type": "string"}},
 }
 
 
-def _errors(**meanings: str) -> dict[str, Any]:
-    content = {"application/json": {"schema": _ERROR}}
+def errors(also: dict[str, Any] | None = None, /, **meanings: str) -> dict[str, Any]:
+    """Responses by status, `_404="what it means"`; `also` are properties that these bodies have besides."""
+    schema = {**_ERROR, "properties": {**_ERROR["properties"], **(also or {})}}
+    content = {"application/json": {"schema": schema}}
     return {status[1:]: {"description": meaning, "content": content} for status, meaning in meanings.items()}
 
 
-_COMMON_ERRORS = _errors(
+COMMON_ERRORS = errors(
     _400="malformed", _404="unknown model", _408="body too slow", _413="body too large", _415="not an image",
     _422="an image that cannot be used", _429="queue full, see Retry-After", _503="stopping", _504="deadline passed",
 )  # fmt: skip
@@ -56,8 +58,8 @@ CLASSIFY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "image/*": _BINARY,
-            "application/octet-stream": _BINARY,
+            "image/*": BINARY,
+            "application/octet-stream": BINARY,
             "multipart/form-data": {
                 "schema": {
                     "type": "object",
@@ -97,40 +99,6 @@ CLASSIFY: dict[str, Any] = {
                 }
             },
         },
-        **_COMMON_ERRORS,
+        **COMMON_ERRORS,
     },
-}
-
-_TENSOR = {
-    "type": "object",
-    "required": ["name", "shape", "datatype"],
-    "properties": {
-        "name": {"type": "string", "description": "`pixels` (FP32 [N, C, H, W]) or `image` (BYTES [N], encoded pictures)"},
-        "shape": {"type": "array", "items": {"type": "integer"}},
-        "datatype": {"type": "string", "enum": ["FP32", "BYTES"]},
-        "parameters": {"type": "object"},
-        "data": {"type": "array", "items": {}},
-    },
-}
-
-INFER: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["inputs"],
-                    "properties": {
-                        "id": {"type": "string"},
-                        "parameters": {"type": "object"},
-                        "inputs": {"type": "array", "items": _TENSOR},
-                        "outputs": {"type": "array", "items": {"type": "object"}},
-                    },
-                }
-            },
-            "application/octet-stream": _BINARY,
-        },
-    },
-    "responses": {"200": {"description": "output tensors, as JSON or binary"}, **_COMMON_ERRORS},
 }

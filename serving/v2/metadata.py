@@ -1,7 +1,7 @@
 """What the protocol says of server and models, in the words that Triton's clients look for.
 
-Metadata and configuration name one input and one output, because NVIDIA's image client refuses more; `image` (BYTES)
-and `probabilities` are answered all the same.
+Metadata and configuration name one input and one output, because NVIDIA's image client refuses more. `image` (BYTES)
+and `probabilities` are answered all the same, and named in the configuration's free-form parameters.
 """
 
 from typing import Any
@@ -9,7 +9,19 @@ from typing import Any
 from gaussport import __version__
 from gaussport.serving.served_model import ServedModel
 
-EXTENSIONS = ("binary_tensor_data", "classification", "model_configuration")
+EXTENSIONS = (
+    "binary_tensor_data",
+    "classification",
+    "model_configuration",
+    "model_repository",
+    "schedule_policy",
+    "statistics",
+)
+PICTURES_INPUT = "image"
+"""Encoded pictures, one BYTES element for each row."""
+PROBABILITIES = "probabilities"
+"""The softmax of the model's own output."""
+_UNLISTED = {"unlisted_input": f"{PICTURES_INPUT} BYTES [-1]", "unlisted_output": f"{PROBABILITIES} FP32"}
 
 
 def server() -> dict[str, Any]:
@@ -44,7 +56,7 @@ def config(served: ServedModel) -> dict[str, Any]:
         ],
         "output": [{"name": manifest.output.name, "data_type": "TYPE_FP32", "dims": [len(served.labels)]}],
         "dynamic_batching": {"max_queue_delay_microseconds": int(served.batcher.limits.max_delay_ms * 1000)},
-        "parameters": {name: {"string_value": text} for name, text in served.runtime.facts.items()},
+        "parameters": {name: {"string_value": text} for name, text in (served.runtime.facts | _UNLISTED).items()},
     }
 
 

@@ -1,6 +1,7 @@
 """An inference request off the wire: a JSON head, then the binary tensors it announces, byte for byte.
 
-Nothing of it is trusted: each number is checked before it sizes or indexes anything.
+Nothing of it is trusted: each number is checked before it sizes or indexes anything. A field that is null counts as absent,
+because clients made from a schema write out what they leave unset.
 """
 
 from collections.abc import Mapping
@@ -83,7 +84,9 @@ def _head_size(text: str, body_size: int) -> int:
 
 
 def _entries(head: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    entries = head.get(key, [])
+    entries = head.get(key)
+    if entries is None:
+        return []
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise _malformed(f'"{key}" must be a list of objects')
     return entries
@@ -97,11 +100,12 @@ def _input(entry: Mapping[str, Any], tail: memoryview) -> tuple[InputTensor, mem
     if not isinstance(shape, list) or not all(type(side) is int and 0 <= side <= _MOST_ROWS for side in shape):
         raise _malformed("the shape of an input must be a list of sizes that are not negative")
     size = _number(_parameters(entry), "binary_data_size", -1)
+    data = entry.get("data")
     if size < 0:
-        if "data" not in entry:
+        if data is None:
             raise _malformed("every input needs data, or the parameter binary_data_size")
-        return InputTensor(name, datatype, tuple(shape), None, entry["data"]), tail
-    if "data" in entry:
+        return InputTensor(name, datatype, tuple(shape), None, data), tail
+    if data is not None:
         raise _malformed("an input has either data or binary_data_size")
     if size > len(tail):
         raise RequestError(f"an input announces {size} binary bytes and {len(tail)} are there", "malformed_tensor")
@@ -117,10 +121,10 @@ def _output(entry: Mapping[str, Any], binary_by_default: bool) -> OutputRequest:
 
 
 def _parameters(entry: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = entry.get("parameters", {})
-    if not isinstance(parameters, dict):
+    parameters = entry.get("parameters")
+    if not isinstance(parameters, dict | None):
         raise _malformed('"parameters" must be an object')
-    return parameters
+    return {name: value for name, value in (parameters or {}).items() if value is not None}
 
 
 def _flag(parameters: Mapping[str, Any], name: str, default: bool = False) -> bool:

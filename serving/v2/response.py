@@ -13,12 +13,11 @@ from fastapi.responses import Response
 from gaussport.serving.errors import RequestError
 from gaussport.serving.predictions import probabilities
 from gaussport.serving.served_model import Rows, ServedModel
+from gaussport.serving.v2.metadata import PROBABILITIES
 from gaussport.serving.v2.request import InferRequest, OutputRequest
 from gaussport.serving.v2.tensors import packed_texts
 
 HEAD_LENGTH = "Inference-Header-Content-Length"
-PROBABILITIES = "probabilities"
-"""May be asked for beside the model's own output. It is not in the metadata, whose clients expect one output."""
 _COMPRESS_FROM_BYTES = 4096
 _REFUSED = re.compile(r";\s*q=0(\.0*)?\s*$")
 

@@ -1,5 +1,6 @@
 """Odd, lying and hostile tensors are 400 with our words, never a 500, and never numbers that nobody sent."""
 
+import base64
 import json
 from typing import Any
 
@@ -60,7 +61,6 @@ def test_what_is_not_a_number_is_refused(http: httpx.Client, number: str) -> Non
         [[GOOD]],
         0.5,
         "x",
-        None,
         {},
         [[[1, 2], [3]]],
         [[[[0.5] * 8] * 8] * 2 + [[[0.5] * 8] * 7]],
@@ -98,6 +98,7 @@ def test_an_empty_batch_is_refused(http: httpx.Client) -> None:
         {"inputs": [1]},
         {"inputs": pixels()["inputs"] * 2},
         pixels(name=None),
+        pixels(data=None),
         pixels(datatype=3),
         pixels(name="nobody"),
         pixels() | {"id": 7},
@@ -179,10 +180,11 @@ def test_lying_bytes_elements_are_refused(http: httpx.Client, raw: bytes) -> Non
     refused(http.post(URL, **binary(raw, {"inputs": [entry]})), "malformed_tensor")
 
 
-def test_a_broken_picture_is_refused_with_its_own_code(http: httpx.Client) -> None:
-    entry = {"name": "image", "shape": [1], "datatype": "BYTES", "data": ["PHN2Zy8+"]}
+@pytest.mark.parametrize(("picture", "code"), [(b"hello", "not_an_image"), (b"<svg/>", "unsupported_format")])
+def test_a_broken_picture_is_refused_with_its_own_code(http: httpx.Client, picture: bytes, code: str) -> None:
+    entry = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(picture).decode()]}
     response = http.post(URL, json={"inputs": [entry]})
-    assert (response.status_code, response.json()["code"]) == (415, "not_an_image")
+    assert (response.status_code, response.json()["code"]) == (415, code)
 
 
 @pytest.mark.parametrize("shape", [[0], [33], [1 << 19]])
