@@ -23,8 +23,8 @@ $(VENV)/.ready: pyproject.toml src/gaussport/__init__.py
 demo: setup ## export, verify and serve the zoo, and send it 1,000 pictures
 	@$(BIN)/python benchmarks/demo.py
 
-test: setup ## the whole test suite
-	$(BIN)/python -m pytest
+test: setup ## the whole test suite, on every core up to four
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .

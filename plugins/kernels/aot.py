@@ -72,7 +72,9 @@ def compile_launch(launch: Launch, architecture: int) -> KernelImage:
     if architecture in PORTABLE_PTX:
         options["ptx_version"] = PORTABLE_PTX[architecture]
     try:
-        compiled = triton.compile(_source(launch), target=GPUTarget("cuda", architecture, WARP), options=options)
+        with triton.knobs.compilation.scope():
+            triton.knobs.compilation.disable_line_info = True  # three quarters of a cubin, and the paths of this machine
+            compiled = triton.compile(_source(launch), target=GPUTarget("cuda", architecture, WARP), options=options)
     except Exception as error:
         raise ExportError(f"{launch.name} does not compile for sm_{architecture} with {dict(launch.constants)}") from error
     metadata = compiled.metadata

@@ -55,6 +55,11 @@ def test_parameters_are_in_the_order_of_the_kernel(image: KernelImage) -> None:
     assert image.ptx.split(".entry")[1].split(")")[0].count(".param") == len(names)
 
 
+def test_no_file_name_of_the_compiling_machine_is_in_the_image(image: KernelImage) -> None:
+    assert ".file" not in image.ptx
+    assert b"triton_kernel" not in image.cubin
+
+
 def test_ptx_asks_for_no_newer_driver_than_needed(image: KernelImage) -> None:
     assert ".version 8.0" in image.ptx
     assert ".target sm_86" in image.ptx
