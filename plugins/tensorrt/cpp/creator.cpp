@@ -133,4 +133,17 @@ nvinfer1::AsciiChar const* PluginCreator::getPluginNamespace() const noexcept
     return kNAMESPACE;
 }
 
+std::vector<std::unique_ptr<PluginCreator>> const& creators()
+{
+    static auto const kCREATORS = [] {
+        std::vector<std::unique_ptr<PluginCreator>> made;
+        for (auto& schema : operators())
+        {
+            made.push_back(std::make_unique<PluginCreator>(std::move(schema)));
+        }
+        return made;
+    }();
+    return kCREATORS;
+}
+
 } // namespace gaussport

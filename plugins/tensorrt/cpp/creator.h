@@ -4,6 +4,7 @@
 #include "schema.h"
 #include "tensorrt.h"
 
+#include <memory>
 #include <vector>
 
 namespace gaussport
@@ -26,5 +27,8 @@ private:
     std::vector<nvinfer1::PluginField> mFields;
     nvinfer1::PluginFieldCollection mFieldCollection{};
 };
+
+//! One creator per operator, made at the first call and kept: registries hold on to their addresses.
+std::vector<std::unique_ptr<PluginCreator>> const& creators();
 
 } // namespace gaussport

@@ -2,33 +2,13 @@
 #include "creator.h"
 #include "log.h"
 
-#include <memory>
-
-namespace
-{
-
-//! One creator per operator, made at the first call and kept: the registry holds on to their addresses.
-std::vector<std::unique_ptr<gaussport::PluginCreator>> makeCreators()
-{
-    std::vector<std::unique_ptr<gaussport::PluginCreator>> creators;
-    for (auto& schema : gaussport::operators())
-    {
-        creators.push_back(std::make_unique<gaussport::PluginCreator>(std::move(schema)));
-    }
-    return creators;
-}
-
-} // namespace
-
 #define GAUSSPORT_EXPORT __attribute__((visibility("default")))
 
 extern "C" GAUSSPORT_EXPORT nvinfer1::IPluginCreatorInterface* const* getCreators(int32_t& nbCreators)
 {
-    static auto const kOWNED = makeCreators();
     static auto const kCREATORS = [] {
         std::vector<nvinfer1::IPluginCreatorInterface*> pointers;
-        pointers.reserve(kOWNED.size());
-        for (auto const& creator : kOWNED)
+        for (auto const& creator : gaussport::creators())
         {
             pointers.push_back(creator.get());
         }

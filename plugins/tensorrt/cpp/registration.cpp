@@ -3,7 +3,6 @@
 #include "error.h"
 #include "guard.h"
 
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -61,16 +60,7 @@ int32_t registerAll(Registry* registry)
     {
         throw Error("TensorRT has no plugin registry");
     }
-    //! The registry holds on to their addresses.
-    static auto const kCREATORS = [] {
-        std::vector<std::unique_ptr<PluginCreator>> creators;
-        for (auto& schema : operators())
-        {
-            creators.push_back(std::make_unique<PluginCreator>(std::move(schema)));
-        }
-        return creators;
-    }();
-    for (auto const& creator : kCREATORS)
+    for (auto const& creator : creators())
     {
         if (!isRegistered(*registry, *creator) && !registry->registerCreator(*creator, creator->getPluginNamespace()))
         {
