@@ -13,7 +13,7 @@ from gaussport.serving.served_model import Rows, ServedModel
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.v2.metadata import PICTURES_INPUT
 from gaussport.serving.v2.openapi import INFER
-from gaussport.serving.v2.request import InferRequest, InputTensor, parse
+from gaussport.serving.v2.request import InferRequest, InputTensor, parse, raw_row
 from gaussport.serving.v2.response import HEAD_LENGTH, respond, wanted_outputs
 from gaussport.serving.v2.tensors import pictures, pixels
 
@@ -27,7 +27,7 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
             arrived = served.batcher.clock()
             served.batcher.expect_room(served.seconds_until(served.deadline(None, arrived)))
             body = await request.body()
-            parsed, tensor = await _parsed(body, request.headers.get(HEAD_LENGTH), decoder)
+            parsed, tensor = await _parsed(body, request.headers.get(HEAD_LENGTH), served, decoder)
             outputs = wanted_outputs(parsed, served)
             deadline = served.deadline(parsed.timeout_us / 1000 or None, arrived)
             work = _logits(served, tensor, decoder, deadline, parsed.priority == 1, max_images)
@@ -50,11 +50,15 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
         return await answer(request, name, version)
 
 
-async def _parsed(body: bytes, head_length: str | None, decoder: Decoder) -> tuple[InferRequest, InputTensor]:
+async def _parsed(
+    body: bytes, head_length: str | None, served: ServedModel, decoder: Decoder
+) -> tuple[InferRequest, InputTensor]:
     """The request and its one input; a large JSON body is parsed off the loop."""
     if not body:
         raise RequestError("the body is empty: send an inference request", "empty_body")
-    if head_length is None and len(body) > _INLINE_BYTES:
+    if head_length == "0":
+        request = raw_row(body, served.manifest.input.name, served.manifest.preprocessing.tensor_shape)
+    elif head_length is None and len(body) > _INLINE_BYTES:
         request = await asyncio.get_running_loop().run_in_executor(decoder.pool, parse, body, head_length)
     else:
         request = parse(body, head_length)

@@ -143,8 +143,8 @@ _HEAD_LENGTH = {
     "name": "Inference-Header-Content-Length",
     "in": "header",
     "required": False,
-    "description": "bytes of JSON before the binary tensors",
-    "schema": {"type": "integer", "minimum": 1},
+    "description": "bytes of JSON before the binary tensors; 0: the body is one row of the FP32 input and nothing else",
+    "schema": {"type": "integer", "minimum": 0},
 }
 INFER: Schema = {
     "parameters": [_HEAD_LENGTH],

@@ -4,7 +4,7 @@ Nothing of it is trusted: each number is checked before it sizes or indexes anyt
 because clients made from a schema write out what they leave unset.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,13 @@ def parse(body: bytes, head_length: str | None) -> InferRequest:
         _number(parameters, "priority"),
         parameters,
     )
+
+
+def raw_row(body: bytes, name: str, shape: Sequence[int]) -> InferRequest:
+    """A request whose Inference-Header-Content-Length is 0: the body is one row of the FP32 input and nothing else, and
+    the answer is binary."""
+    tensor = InputTensor(name, "FP32", (1, *shape), memoryview(body), None)
+    return InferRequest(None, (tensor,), (), True, 0, 0)
 
 
 def _head_size(text: str, body_size: int) -> int:
