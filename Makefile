@@ -7,7 +7,7 @@ PORT ?= 8000
 ZOO := mnist-ssog mnist-gma
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench serve clean
+.PHONY: help setup demo test lint format bench serve image image-test lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -40,6 +40,23 @@ bench: setup ## measure the operators beside torch's own attention
 
 serve: setup $(ZOO:%=build/%) ## serve the zoo's bundles on PORT (8000)
 	$(BIN)/gaussport serve $(ZOO:%=build/%) --port $(PORT)
+
+image: ## the CPU container image, as gaussport:cpu, with docker
+	docker build -f docker/Dockerfile --target cpu -t gaussport:cpu --build-arg REVISION=$$(git rev-parse HEAD) .
+
+image-test: setup build/mnist-ssog ## build the CPU image with buildah (as root) and prove it: confined, right, drained
+	$(BIN)/python -m gaussport.models.data.mnist build/digits
+	$(BIN)/python -m benchmarks.image build/mnist-ssog build/digits/*/*5.png
+
+UV := $(BIN)/uv --config-file docker/uv.toml pip compile --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --quiet
+TENSORRT := 10.16.1.11
+
+lock: setup ## lock the image's dependencies with their hashes, from pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(UV) --extra serve --universal -o docker/requirements-cpu.txt pyproject.toml
+	$(UV) --extra gpu --python-platform x86_64-manylinux_2_28 --no-emit-package tensorrt-cu13 \
+	  --no-emit-package tensorrt-cu13-libs -o docker/requirements-gpu.txt pyproject.toml
+	echo tensorrt-cu13-libs==$(TENSORRT) | $(UV) -o docker/requirements-tensorrt.txt -
 
 build/%: models/zoo/%.safetensors $(VENV)/.ready
 	@mkdir -p build
