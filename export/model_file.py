@@ -73,7 +73,7 @@ def _move_out(model: onnx.ModelProto, path: Path) -> None:
     """Write the large tensors one behind the other, each on a page of its own, and point to them."""
     with path.open("wb") as file:
         for tensor in model.graph.initializer:
-            raw = _raw(tensor)
+            raw = raw_bytes(tensor)
             if len(raw) < _SMALLEST_BYTES:
                 continue
             file.write(bytes(-file.tell() % _ALIGNMENT_BYTES))
@@ -86,7 +86,7 @@ def _move_out(model: onnx.ModelProto, path: Path) -> None:
                 tensor.external_data.add(key=key, value=str(value))
 
 
-def _raw(tensor: onnx.TensorProto) -> bytes:
+def raw_bytes(tensor: onnx.TensorProto) -> bytes:
     """The tensor's bytes as a file holds them, also when it keeps its numbers in a typed field."""
     if not tensor.HasField("raw_data"):
         tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor), tensor.name))

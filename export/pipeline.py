@@ -143,6 +143,7 @@ def _written(
                 conversion = work.convert(model, wish, probes, trained.preprocessing, steps.watch)
             with steps.step("writing the model"):
                 written = work.write_model(conversion.model, draft.folder, external_data)
+                work.write_explanation(draft.folder, written, work.constants_of(trained.module))
             with steps.step("proving it against PyTorch"):
                 proof = work.prove(trained.module, written, probes, max_batch, work.precision_of(conversion.model))
                 work.require_proof(proof, conversion, trained.module, probes.questions(max_batch), steps.watch)

@@ -11,6 +11,7 @@ import onnx
 import onnx.helper
 
 from gaussport.export.bundle.manifest import REPORT_FILE, FileRecord, Manifest, TensorSpec
+from gaussport.export.explanation.writing import constants_of, write_explanation
 from gaussport.export.model_file import ModelFile, write_model
 from gaussport.export.onnx_export import export_onnx
 from gaussport.export.own_module import read_module, trained_module
@@ -28,6 +29,7 @@ from gaussport.plugins import DOMAIN
 
 __all__ = [
     "Probes",
+    "constants_of",
     "convert",
     "export_onnx",
     "finite",
@@ -43,6 +45,7 @@ __all__ = [
     "tensor_spec",
     "trained_classifier",
     "trained_module",
+    "write_explanation",
     "write_model",
     "write_reports",
 ]

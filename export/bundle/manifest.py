@@ -14,6 +14,8 @@ SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
 """Where a model too large for one file, or exported with --external-data, has its weights."""
+EXPLAIN_FILE = "explain.onnx"
+"""What the attention looked at: the graph of the model with further outputs, its weights in MODEL_FILE or DATA_FILE."""
 MANIFEST_FILE = "bundle.json"
 REPORT_FILE = "report.json"
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from gaussport.export.bundle.manifest import REPORT_FILE, FileRecord, Manifest, Provenance
+from gaussport.export.explanation.writing import write_explanation
 from gaussport.export.fusion.foreign_model import ForeignModel, read_foreign_model
 from gaussport.export.fusion.rewriting import Fusion, fuse
 from gaussport.export.graph_check import check_graph
@@ -31,6 +32,7 @@ __all__ = [
     "manifest_of",
     "prove_fusion",
     "read_foreign_model",
+    "write_explanation",
     "write_model",
     "write_reports",
 ]

@@ -87,6 +87,7 @@ def fuse_model(
                 bundling.check_fusion(fusion)
             with steps.step("writing the model"):
                 written = bundling.write_model(fusion.model, draft.folder, external_data)
+                bundling.write_explanation(draft.folder, written, {})
             with steps.step("proving it against the file"):
                 proof = bundling.prove_fusion(foreign, written, facts.preprocessing, max_batch)
                 proof.require()

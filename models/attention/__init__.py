@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from gaussport.models.attention.family import AttentionConfig, Family
+from gaussport.models.attention.family import AttentionConfig, Family, Interpretable
 
-__all__ = ["AttentionConfig", "Family", "families"]
+__all__ = ["AttentionConfig", "Family", "Interpretable", "families"]
 
 
 @cache

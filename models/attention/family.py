@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from torch import nn
+from torch import Tensor, nn
 
 from gaussport.errors import ConfigurationError
 
@@ -40,6 +40,14 @@ class Family:
     recognise: Callable[[Mapping[str, tuple[int, ...]], int], Mapping[str, Any] | None]
     """`recognise(shapes, dim)`, of the parameters of one attention layer by name: what they tell of the configuration's
     fields, or None when they are not this family's."""
+
+
+@runtime_checkable
+class Interpretable(Protocol):
+    """A layer that has something to tell of itself, the same for every picture, beside what its operator's node shows."""
+
+    def constants(self) -> Mapping[str, Tensor]:
+        """float32 tensors by the names under which an explanation has them."""
 
 
 def require_positive(config: object, *names: str) -> None:

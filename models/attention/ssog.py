@@ -95,6 +95,18 @@ class SSOGAttention(nn.Module):
         weight = torch.softmax(self.log_lambda + gate_scale * gate, dim=-1)
         return offset.unflatten(1, self.grid), width.unflatten(1, self.grid), weight.unflatten(1, self.grid)
 
+    def constants(self) -> dict[str, Tensor]:
+        """The field that no token has steered: `fixed_offset`, `fixed_width` [P, R, 2] in cells and `fixed_weight` [P, R];
+        and, when steered, how far a token can: `gates` [3] = (s_μ · max_offset in cells, s_σ, s_λ)."""
+        sigma = softplus(self.raw_sigma) + 1e-4 + self.config.sigma_floor
+        width = sigma * (softplus(self.raw_temperature) + 0.5).sqrt()
+        fixed = {"fixed_offset": self.mu, "fixed_width": width, "fixed_weight": torch.softmax(self.log_lambda, dim=-1)}
+        if not self.config.steered:
+            return fixed
+        raw = (self.raw_mu_delta_scale, self.raw_sigma_delta_scale, self.raw_lambda_gate_scale)
+        mu_gate, sigma_gate, lambda_gate = (softplus(scale) + 1e-4 for scale in raw)
+        return fixed | {"gates": torch.stack([mu_gate * self.config.max_offset, sigma_gate, lambda_gate])}
+
 
 def recognise(shapes: Mapping[str, tuple[int, ...]], dim: int) -> Mapping[str, Any] | None:
     """Heads and atoms from mu [P, R, 2], steering from the probes; the two lengths in cells leave no trace."""

@@ -30,7 +30,7 @@ def test_the_bundle_is_whole_and_answers_as_the_checkpoint(bundle: Bundle, check
     import torch
 
     opened = open_bundle(bundle.path)
-    assert sorted(opened.manifest.files) == ["model.onnx", "report.json", "report.md"]
+    assert sorted(opened.manifest.files) == ["explain.onnx", "model.onnx", "report.json", "report.md"]
     session = Session(opened.read("model.onnx"))
     pixels = np.random.default_rng(0).standard_normal((3, *opened.manifest.preprocessing.tensor_shape), dtype=np.float32)
     with torch.no_grad():

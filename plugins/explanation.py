@@ -1,0 +1,25 @@
+"""How an operator's node is explained in ONNX: a function from the node's operands to the tensors that people look at."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from gaussport.plugins.operator import Operator
+
+EXPLANATION_DOMAIN = "gaussport.explanation"
+"""Domain of the functions that explain: they exist in `explain.onnx` only."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One operator's explanation; an operator's folder has it as `EXPLANATION` in `explanation.py`.
+
+    `variant(node)` names the function that a node needs; `function(opset, variant)` is that function, whose inputs are the
+    node's and whose outputs, all float32, are called as they are called in an explanation. `outputs` has the axes of each.
+    """
+
+    operator: Operator
+    outputs: Mapping[str, str]
+    variant: Callable[[onnx.NodeProto], str]
+    function: Callable[[int, str], onnx.FunctionProto]

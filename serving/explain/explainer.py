@@ -1,0 +1,88 @@
+"""A bundle's `explain.onnx` in one ONNX Runtime session on the CPU: pixels in, every layer's tensors out."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gaussport.errors import BundleError, ServingError
+from gaussport.export.bundle.explanation import METADATA_KEY
+from gaussport.export.bundle.manifest import DATA_FILE, EXPLAIN_FILE, MODEL_FILE
+from gaussport.export.bundle.store import Bundle
+from gaussport.serving.cores import usable_cores
+from gaussport.serving.explain.layer import Layer
+from gaussport.serving.explain.operators import View, views
+from gaussport.serving.providers import open_session
+
+_DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One batch: logits [B, classes], and for each layer, in order, the tensors of the whole batch."""
+
+    logits: NDArray[np.float32]
+    layers: tuple[Layer, ...]
+
+    def views(self, index: int) -> list[View]:
+        """Every layer as it looked at picture `index`."""
+        return [views()[layer.operator](layer, index) for layer in self.layers]
+
+
+class Explainer:
+    """Attributes: `manifest`; `layers`, the names of the layers that can be explained, in the order data meets them."""
+
+    def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
+        """Raises a BundleError when the bundle has no `explain.onnx`, a ServingError when it cannot be run here."""
+        self.manifest = bundle.manifest
+        if EXPLAIN_FILE not in bundle.manifest.files:
+            raise BundleError(
+                f"{bundle.path} has no {EXPLAIN_FILE}: its attention is not Gaussian, or an older gaussport wrote it and "
+                "it has to be exported again"
+            )
+        spec = bundle.manifest.input
+        if spec.dtype not in _DTYPES or bundle.manifest.precision == "bf16":
+            raise ServingError(
+                f"{bundle.path} is bf16, which ONNX Runtime's CPU provider cannot run: explain the fp32 bundle"
+            )
+        self._input, self._output, self._dtype = spec.name, bundle.manifest.output.name, _DTYPES[spec.dtype]
+        # Its weights lie in the model's own file, which is handed over as the bytes whose hash was compared.
+        beside = {name: bundle.read(name) for name in (MODEL_FILE, DATA_FILE) if name in bundle.manifest.files}
+        name = f"{EXPLAIN_FILE} of {bundle.path}"
+        self._session = open_session(bundle.read(EXPLAIN_FILE), name, "cpu", {}, threads or usable_cores(), beside)
+        self._described = _described(self._session.get_modelmeta().custom_metadata_map, name, beside[MODEL_FILE])
+        self.layers = tuple(str(layer["name"]) for layer in self._described)
+
+    def run(self, pixels: NDArray[np.float32]) -> Explained:
+        """Explain pixels [B, C, height, width]."""
+        names = [f"{layer['name']}/{output}" for layer in self._described for output in layer["outputs"]]
+        logits, *given = self._session.run([self._output, *names], {self._input: pixels.astype(self._dtype, copy=False)})
+        tensors = dict(zip(names, given, strict=True))
+        layers = tuple(
+            Layer(
+                layer["name"],
+                layer["operator"],
+                tuple(layer["grid"]) if layer["grid"] else None,
+                self.manifest.preprocessing.size,
+                layer["attributes"],
+                {output: tensors[f"{layer['name']}/{output}"] for output in layer["outputs"]},
+            )
+            for layer in self._described
+        )
+        return Explained(np.asarray(logits, dtype=np.float32), layers)
+
+
+def _described(metadata: Mapping[str, str], name: str, model: bytes) -> list[dict[str, Any]]:
+    """The layers that this gaussport can look at; those of operators that it does not know are passed over."""
+    try:
+        description = json.loads(metadata[METADATA_KEY])
+        layers, weights = description["layers"], description["model_sha256"]
+    except (KeyError, ValueError):
+        raise BundleError(f"{name} does not say which layers it explains: export the bundle again") from None
+    if weights != hashlib.sha256(model).hexdigest():
+        raise BundleError(f"{name} was made for another {MODEL_FILE} than the one beside it: export the bundle again")
+    return [layer for layer in layers if layer["operator"] in views()]

@@ -1,0 +1,1 @@
+"""Tests of what the attention looked at; a package, so that they share `plain_numpy`."""

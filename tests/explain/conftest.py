@@ -1,0 +1,71 @@
+"""Both zoo models as bundles, traced once and not proved again: other tests prove exports."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from gaussport.export import work
+from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
+from gaussport.export.precision.conversion import Conversion
+from gaussport.models import zoo
+
+DEPTH = {"mnist-ssog": 4, "mnist-gma": 2}
+"""How many of each classifier's layers the tests take: tracing is slow."""
+
+
+@pytest.fixture(scope="session")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bundle]:
+    """`bundles(name)`: the zoo's classifier of that name, each made once."""
+    made: dict[str, Bundle] = {}
+
+    def get(name: str) -> Bundle:
+        if name not in made:
+            made[name] = _bundle(zoo.path(name), tmp_path_factory.mktemp("zoo") / name)
+        return made[name]
+
+    return get
+
+
+def _bundle(checkpoint: Path, destination: Path) -> Bundle:
+    whole = work.read_checkpoint(checkpoint)
+    depth = DEPTH[checkpoint.stem]
+    kept = {
+        name: tensor
+        for name, tensor in whole.state_dict.items()
+        if not name.startswith("blocks.") or int(name.split(".")[1]) < depth
+    }
+    trained = work.trained_classifier(replace(whole, config=replace(whole.config, depth=depth), state_dict=kept))
+    model = work.export_onnx(trained.module, trained.preprocessing.tensor_shape)
+    conversion = Conversion(model, {}, (), lambda _: model)
+    with writing_bundle(destination) as draft:
+        written = work.write_model(model, draft.folder)
+        work.write_explanation(draft.folder, written, work.constants_of(trained.module))
+        now = datetime.now(UTC)
+        draft.finish(lambda files: work.manifest_of(trained, conversion, checkpoint.stem, 4, now, files))
+    return open_bundle(destination)
+
+
+@pytest.fixture
+def pixels() -> NDArray[np.float32]:
+    """[2, 1, 28, 28]: strokes rather than noise, so that heads have something to look at."""
+    draw = np.random.default_rng(0).normal(0, 0.3, (2, 1, 28, 28))
+    draw[0, 0, 5:24, 12:16] += 2.5
+    draw[1, 0, 6:9, 6:22] += 2.5
+    draw[1, 0, 9:24, 15:19] += 2.5
+    return draw.astype(np.float32)
+
+
+@pytest.fixture
+def digit(tmp_path: Path) -> Path:
+    """A picture of a stroke."""
+    canvas = np.zeros((28, 28), dtype=np.uint8)
+    canvas[5:24, 12:16] = 255
+    path = tmp_path / "stroke.png"
+    Image.fromarray(canvas).save(path)
+    return path
