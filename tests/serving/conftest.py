@@ -174,6 +174,6 @@ def write_bundle() -> Callable[..., Path]:
     return write_tiny
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run_server() -> Callable[..., contextlib.AbstractContextManager[Server]]:
     return running

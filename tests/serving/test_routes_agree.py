@@ -103,57 +103,6 @@ def test_v2_encoded_pictures_as_binary(http: httpx.Client, png: bytes, expected:
     np.testing.assert_allclose(found, [expected, expected], atol=TOLERANCE)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
-@pytest.mark.parametrize("binary", [True, False])
-def test_tritonclient(
-    server: Any, pixels: NDArray[np.float32], expected: NDArray[np.float64], binary: bool, compression: str | None
-) -> None:
-    triton = pytest.importorskip("tritonclient.http")
-    with triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
-        assert client.is_server_live()
-        assert client.is_server_ready()
-        assert client.is_model_ready("tiny")
-        assert client.is_model_ready("tiny", "1")
-        assert client.get_server_metadata()["name"] == "gaussport"
-        metadata = client.get_model_metadata("tiny")
-        assert metadata["inputs"] == [{"name": "pixels", "datatype": "FP32", "shape": [-1, 3, 8, 8]}]
-        config = client.get_model_config("tiny")
-        assert (config["max_batch_size"], config["input"][0]["format"]) == (16, "FORMAT_NCHW")
-        rows = np.repeat(pixels, 5, axis=0)
-        tensor = triton.InferInput("pixels", list(rows.shape), "FP32")
-        tensor.set_data_from_numpy(rows, binary_data=binary)
-        result = client.infer(
-            "tiny",
-            [tensor],
-            request_id="mine",
-            outputs=[triton.InferRequestedOutput("logits", binary_data=binary)],
-            request_compression_algorithm=compression,
-            response_compression_algorithm=compression,
-        )
-        assert result.get_response()["id"] == "mine"
-        np.testing.assert_allclose(probabilities(result.as_numpy("logits"))[4], expected, atol=TOLERANCE)
-        result = client.infer("tiny", [tensor])
-        np.testing.assert_allclose(probabilities(result.as_numpy("logits"))[0], expected, atol=TOLERANCE)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("binary", [True, False])
-def test_tritonclient_classification(
-    server: Any, pixels: NDArray[np.float32], expected: NDArray[np.float64], binary: bool
-) -> None:
-    triton = pytest.importorskip("tritonclient.http")
-    with triton.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
-        tensor = triton.InferInput("pixels", list(pixels.shape), "FP32")
-        tensor.set_data_from_numpy(pixels)
-        wanted = triton.InferRequestedOutput("logits", binary_data=binary, class_count=3)
-        found = client.infer("tiny", [tensor], outputs=[wanted]).as_numpy("logits")
-        assert found.shape == (1, 3)
-        text = found[0, 0].decode() if isinstance(found[0, 0], bytes) else found[0, 0]
-        _, index, label = text.split(":")
-        assert (int(index), label) == (int(expected.argmax()), f"label{expected.argmax()}")
-
-
 def test_large_json_answers_are_compressed_only_when_asked(http: httpx.Client, pixels: NDArray[np.float32]) -> None:
     rows = np.repeat(pixels, 64, axis=0)
     body = {"inputs": [{"name": "pixels", "shape": list(rows.shape), "datatype": "FP32", "data": rows.reshape(-1).tolist()}]}
