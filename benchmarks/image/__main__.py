@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -49,6 +50,7 @@ def main() -> int:
         check_contents(root)
         check_refusals(root, image.config, wish.bundle)
         check_answers(root, image.config, wish.bundle, wish.pictures)
+    check_context(wish.bundle, wish.pictures)
     return 0
 
 
@@ -126,6 +128,29 @@ def check_answers(root: Path, config: Mapping[str, Any], bundle: Path, pictures:
         check_drain(container, url, pictures)
     finally:
         container.process.kill()
+
+
+def check_context(bundle: Path, pictures: list[Path]) -> None:
+    """The image that `gaussport container` leads to holds the bundle, and serves it without being told which."""
+    with tempfile.TemporaryDirectory() as folder:
+        context = Path(folder, "context")
+        words = [sys.executable, "-m", "gaussport", "container", str(bundle), "-t", "gaussport:context", "-o", str(context)]
+        subprocess.run(words, check=True)
+        image = build("cpu", "gaussport:context", context, dockerfile=context / "Dockerfile")
+    with mounted(image.name) as root:
+        container = Container(root, image.config, environment={"GAUSSPORT_PORT": "0"})
+        try:
+            line = container.first_line()
+            answer = httpx.post(
+                f"http://127.0.0.1:{line.rpartition(':')[2]}/v1/classify", content=pictures[0].read_bytes(), trust_env=False
+            )
+            console.print(
+                f"from gaussport container: {line}; {answer.status_code} {answer.json()['results'][0]['predictions'][0]}"
+            )
+            answer.raise_for_status()
+            container.stop(signal.SIGTERM)
+        finally:
+            container.process.kill()
 
 
 def check_confinement(pid: int) -> None:

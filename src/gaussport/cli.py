@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "build-engine": ("gaussport.export.commands.build_engine", "build TensorRT engines into a bundle"),
     "verify": ("gaussport.export.commands.verify", "prove a bundle again, against its checkpoint if given"),
     "inspect": ("gaussport.export.commands.inspect", "say what a bundle or a checkpoint holds"),
+    "container": ("gaussport.export.commands.container", "write the build context of a bundle's container image"),
     "doctor": ("gaussport.doctor.command", "say what this machine can run, and why not the rest"),
     "serve": ("gaussport.serving.commands.serve", "serve bundles over HTTP"),
     "classify": ("gaussport.serving.commands.classify", "classify pictures with a bundle, without a server"),
