@@ -5,6 +5,7 @@ questions ──reference──▶ expected logits ┐
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from gaussport.export.comparison import Comparison, compare
 from gaussport.export.evaluation import evaluating
 from gaussport.export.histogram import ErrorHistogram
 from gaussport.export.model_file import ModelFile, serialize
+from gaussport.export.precision.own_rounding import rounding
 from gaussport.export.precision.runners import ROUNDED, has_cpu_kernels, rounding_session
 from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.session import Session
@@ -27,7 +29,8 @@ from gaussport.export.tolerance import Tolerance, tolerance_between_runners, tol
 
 Logits = NDArray[np.float32]
 
-_FEW = 2  # rows; float64 is slow
+_FEW = {"fp32": 2, "fp16": 7, "bf16": 7}
+"""Rows of the largest batch on which rounding is measured: float64 is slow, and larger batches are more of the same."""
 
 OUTPUT = "logits"
 PYTORCH, AS_WRITTEN, INLINED = "PyTorch", "as written", "inlined"
@@ -122,17 +125,23 @@ def prove_runners(
     """Compare PyTorch with everything that runs the model, one question after the other."""
     with evaluating(module):
         answers = [InPyTorch(module).run(question.pixels) for question in questions]
-        own_rounding = _own_rounding(module, questions, answers)
+        own_rounding = _own_rounding(module, questions, answers, precision)
     return _compared(PYTORCH, runners, questions, answers, tolerance_for(precision, _scale(answers), own_rounding), output)
 
 
-def agree(runners: dict[str, Runs], questions: list[Question], precision: str, output: str = OUTPUT) -> Proof:
-    """Compare the first runner with each of the others, when there is no PyTorch to compare with."""
+def agree(
+    runners: dict[str, Runs],
+    questions: list[Question],
+    precision: str,
+    output: str = OUTPUT,
+    allow: Callable[[str, float], Tolerance] = tolerance_between_runners,
+) -> Proof:
+    """Compare the first runner with each of the others, when there is no PyTorch to compare with. `allow` gives the
+    tolerance of a precision and the largest logit."""
     reference = next(iter(runners))
     answers = [runners[reference].run(question.pixels) for question in questions]
     others = {name: runner for name, runner in runners.items() if name != reference}
-    tolerance = tolerance_between_runners(precision, _scale(answers))
-    return _compared(reference, others, questions, answers, tolerance, output)
+    return _compared(reference, others, questions, answers, allow(precision, _scale(answers)), output)
 
 
 def sessions(model: bytes | ModelFile) -> dict[str, Runs]:
@@ -168,15 +177,24 @@ def _compared(
     return Proof(tolerance, output, tuple(comparisons), reference, histograms)
 
 
-def _own_rounding(module: nn.Module, questions: list[Question], answers: list[Logits]) -> float:
-    """Largest difference between PyTorch in float32 and float64, over the smallest batches."""
-    few = [(q.pixels, answer) for q, answer in zip(questions, answers, strict=True) if len(q.pixels) <= _FEW]
+def _own_rounding(module: nn.Module, questions: list[Question], answers: list[Logits], precision: str) -> float | None:
+    """How far rounding alone moves the module's logits over the smaller batches: from float64 to float32, and for a narrow
+    format from float32 to it. None when that cannot be told."""
+    if precision not in _FEW:
+        return None
+    few = [
+        (q.pixels, answer) for q, answer in zip(questions, answers, strict=True) if len(q.pixels) <= _FEW.get(precision, 0)
+    ]
     try:
-        wide = copy.deepcopy(module).double()
-        exact = [wide(torch.from_numpy(pixels).double()).numpy() for pixels, _ in few]
+        if precision == "fp32":
+            wide = copy.deepcopy(module).double()
+            moved = [wide(torch.from_numpy(pixels).double()).numpy() for pixels, _ in few]
+        else:
+            with rounding(module, torch.from_numpy(few[0][0]), precision):
+                moved = [InPyTorch(module).run(pixels) for pixels, _ in few]
     except RuntimeError:  # a module that makes float32 tensors of its own has no float64 to compare with
-        return 0.0
-    errors = [np.abs(wide_answer - answer) for wide_answer, (_, answer) in zip(exact, few, strict=True)]
+        return None
+    errors = [np.abs(other - answer) for other, (_, answer) in zip(moved, few, strict=True)]
     return max(float(error[np.isfinite(error)].max(initial=0.0)) for error in errors)
 
 

@@ -7,6 +7,7 @@ from gaussport.export.precision.runners import NO_BF16, has_cpu_kernels
 from gaussport.export.probes import batch_sizes
 from gaussport.export.proof import Proof, agree, prove_runners
 from gaussport.export.session import Session
+from gaussport.export.tolerance import tolerance_between_forms
 from gaussport.export.verification.subject import Subject
 
 
@@ -37,8 +38,17 @@ def runners_agree(subject: Subject) -> str:
     manifest = subject.bundle.manifest
     if len(subject.runners) == 1:
         return f"there is one way only to run this model here: {next(iter(subject.runners))}"
-    proof = agree(subject.runners, subject.questions, manifest.precision, manifest.output.name)
-    return _judged(subject, "inlined", proof, "with its functions inlined the model")
+    reference, engines = next(iter(subject.runners)), subject.engines[0]
+    forms = {name: runner for name, runner in subject.runners.items() if name not in engines}
+    others = {name: runner for name, runner in subject.runners.items() if name == reference or name in engines}
+    said = []
+    if len(forms) > 1:
+        proof = agree(forms, subject.questions, manifest.precision, manifest.output.name, tolerance_between_forms)
+        said.append(_judged(subject, "inlined", proof, "with its functions inlined the model"))
+    if len(others) > 1:
+        proof = agree(others, subject.questions, manifest.precision, manifest.output.name)
+        said.append(_judged(subject, "engines", proof, "run by its engines the model"))
+    return "; ".join(said)
 
 
 def engines_run(subject: Subject) -> str:

@@ -15,6 +15,8 @@ from torch import nn
 
 from gaussport.export.model_file import ModelFile, serialize, tensor_array
 from gaussport.export.precision.emulation import emulated, is_narrow
+from gaussport.export.precision.formats import FORMATS
+from gaussport.export.precision.own_rounding import rounding
 from gaussport.export.probes import Pixels
 from gaussport.export.session import Session
 from gaussport.export.tolerance import tolerance_for
@@ -57,13 +59,13 @@ def first_departure(
     agreeing: list[str] = []
     for names in _groups(module, values, pixels):
         expected = observe(module, float_tensor(pixels), names).kept
-        exact = _in_float64(module, pixels, names)
+        moved = _moved(module, pixels, names, precision)
         found = graph_values(model, file, [values[name] for name in names], pixels)
         for name in names:
             answer = found[values[name]]
             if answer.size != expected[name].size:  # the graph keeps another value under this name
                 continue
-            departure = _departure(name, values[name], expected[name], answer, exact.get(name), precision, tuple(agreeing))
+            departure = _departure(name, values[name], expected[name], answer, moved.get(name), precision, tuple(agreeing))
             if departure is not None:
                 return departure
             agreeing.append(name)
@@ -96,11 +98,18 @@ def _groups(module: nn.Module, values: Mapping[str, str], pixels: Pixels) -> Ite
         yield group
 
 
-def _in_float64(module: nn.Module, pixels: Pixels, names: list[str]) -> dict[str, Array]:
+def _moved(module: nn.Module, pixels: Pixels, names: list[str], precision: str) -> dict[str, Array]:
+    """The same outputs in float64, or rounded to the narrow format: how the module itself rounds."""
+    tensor = float_tensor(pixels)
     try:
-        return observe(copy.deepcopy(module).double(), float_tensor(pixels).to(torch.float64), names).kept
+        if precision == "fp32":
+            return observe(copy.deepcopy(module).double(), tensor.to(torch.float64), names).kept
+        if precision in FORMATS:
+            with rounding(module, tensor, precision):
+                return observe(module, tensor, names).kept
     except RuntimeError:  # a module that makes float32 tensors of its own has no float64 to compare with
-        return {}
+        pass
+    return {}
 
 
 def _departure(
@@ -108,7 +117,7 @@ def _departure(
     value: str,
     expected: Array,
     found: Array,
-    exact: Array | None,
+    moved: Array | None,
     precision: str,
     agreeing: tuple[str, ...],
 ) -> Departure | None:
@@ -117,7 +126,7 @@ def _departure(
     if bad:
         return Departure(name, value, np.inf, np.inf, 0.0, agreeing, bad)
     scale = float(np.abs(expected).max(initial=0.0))
-    rounding = 0.0 if exact is None else float(np.abs(exact - expected).max(initial=0.0))
-    allowed = tolerance_for(precision, scale, rounding).absolute
+    own = None if moved is None else float(np.abs(moved - expected).max(initial=0.0))
+    allowed = tolerance_for(precision, scale, own).absolute
     error = float(np.abs(wide - expected).max(initial=0.0))
     return Departure(name, value, error, scale, allowed, agreeing, 0) if error > allowed else None

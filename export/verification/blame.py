@@ -9,7 +9,7 @@ from gaussport.export.comparison import Comparison
 from gaussport.export.onnx_export import export_onnx
 from gaussport.export.probes import Pixels
 from gaussport.export.proof import Proof
-from gaussport.export.tolerance import CEILINGS
+from gaussport.export.tolerance import FLOORS
 from gaussport.export.verification.bisection import first_departure, graph_values
 from gaussport.export.verification.layers import graph_layers
 from gaussport.export.verification.subject import Subject
@@ -24,9 +24,15 @@ def layer_at_fault(subject: Subject, failed: set[str]) -> str | None:
         return _against_pytorch(subject, subject.proofs["pytorch"])
     if "batches" in failed:
         return _first_not_finite(subject)
-    if "inlined" in failed and "inlined" in subject.proofs:
-        return _between_forms(subject, subject.proofs["inlined"])
+    if "inlined" in failed:
+        return next(
+            (_between_forms(subject, subject.proofs[k]) for k in ("inlined", "engines") if _failed(subject, k)), None
+        )
     return None
+
+
+def _failed(subject: Subject, name: str) -> bool:
+    return name in subject.proofs and bool(subject.proofs[name].failed)
 
 
 def _against_pytorch(subject: Subject, proof: Proof) -> str:
@@ -74,7 +80,7 @@ def _between_forms(subject: Subject, proof: Proof) -> str:
     for node in subject.model.graph.node:
         one, other = (values[node.output[0]] for values in both)
         scale = float(np.abs(one).max(initial=0.0))
-        if not np.abs(one - other).max(initial=0.0) <= CEILINGS[subject.bundle.manifest.precision] * scale:
+        if not np.abs(one - other).max(initial=0.0) <= FLOORS[subject.bundle.manifest.precision] * scale:
             suspect = f"the function body of {node.op_type}, or ONNX Runtime's own {node.op_type}"
             return (
                 f"{layers.get(node.output[0], node.name)} is the first to differ from its inlined form; suspect: {suspect}"
