@@ -41,7 +41,7 @@ def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pictures.add_argument("--mean", metavar="R,G,B", help="taken off levels between 0 and 1, like 0.485,0.456,0.406")
     pictures.add_argument("--std", metavar="R,G,B", help="divided by after that")
-    pictures.add_argument("--resize", metavar="N|HxW", help="the shorter side in pixels, or both sides exactly")
+    pictures.add_argument("--resize", metavar="N|HxW", help="the shorter side in pixels, or both sides, squeezed to that")
     pictures.add_argument("--crop", metavar="N|HxW", help="what is cut from the centre after that")
     pictures.add_argument("--interpolation", choices=INTERPOLATIONS, help="how Pillow resizes, with antialiasing")
 

@@ -12,7 +12,12 @@ from gaussport.models.image.preprocess import Preprocessing
 from gaussport.models.image.wishes import PictureWishes
 
 _FINITE = 1e300
-_PARTS = {"mean": ("mean",), "std": ("std",), "resize": ("resize_shorter", "size"), "interpolation": ("interpolation",)}
+_PARTS = {
+    "mean": ("mean",),
+    "std": ("std",),
+    "resize": ("resize_shorter", "size", "resize"),
+    "interpolation": ("interpolation",),
+}
 
 
 def to_description(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -94,14 +99,10 @@ def _wished(fields: dict[str, Any], wishes: PictureWishes) -> dict[str, Any]:
     if wishes.crop is not None:
         found["size"] = wishes.crop
     if isinstance(wishes.resize, int):
-        found["resize_shorter"] = wishes.resize
+        found.update(resize_shorter=wishes.resize, resize=None)
     elif wishes.resize is not None:
-        found.update(size=wishes.crop or wishes.resize, resize_shorter=None)
-        if wishes.crop not in (None, wishes.resize):
-            raise ConfigurationError(
-                f"--resize {list(wishes.resize)} squeezes pictures to that size, and --crop {list(wishes.crop or ())} would "
-                "cut it: give --resize one number, the shorter side, to crop from it"
-            )
+        cut = wishes.crop not in (None, wishes.resize)
+        found.update(size=wishes.crop or wishes.resize, resize_shorter=None, resize=wishes.resize if cut else None)
     return found
 
 

@@ -40,4 +40,8 @@ def resized_preprocessing(preprocessing: Preprocessing, size: tuple[int, int]) -
     shorter = preprocessing.resize_shorter
     if shorter is not None:
         shorter = max(round(shorter * max(size) / max(preprocessing.size)), max(size))
-    return preprocessing.model_copy(update={"size": size, "resize_shorter": shorter})
+    squeezed = preprocessing.resize
+    if squeezed is not None:
+        height, width = (round(a * b / c) for a, b, c in zip(squeezed, size, preprocessing.size, strict=True))
+        squeezed = (max(height, size[0]), max(width, size[1]))
+    return preprocessing.model_copy(update={"size": size, "resize_shorter": shorter, "resize": squeezed})

@@ -9,7 +9,7 @@ from typing import Any
 
 from gaussport.errors import ConfigurationError
 
-_OWN = {"size", "resize_shorter", "channels", "background"}
+_OWN = {"size", "resize_shorter", "resize", "crop_rounding", "channels", "background"}
 _HUGGING_FACE = {"image_mean", "image_std", "do_normalize", "do_resize", "do_center_crop", "image_processor_type"}
 _TIMM = {"crop_pct", "crop_mode", "input_size", "interpolation", "mean", "std"}
 _INSIDE = ("preprocessing", "pretrained_cfg", "data_config", "data_cfg")
@@ -65,12 +65,9 @@ def _hugging_face(document: Mapping[str, Any], who: str) -> dict[str, Any]:
         found.update(size=crop, resize_shorter=int(shorter))
     elif size is not None:
         exact = _height_width(size)
+        found["size"] = crop or exact
         if crop not in (None, exact):
-            raise ConfigurationError(
-                f"{who} squeezes pictures to {list(exact)} and then crops {list(crop or ())}, which is not done here: "
-                "state --resize and --crop"
-            )
-        found["size"] = exact
+            found["resize"] = exact
     if "resample" in document:
         found["interpolation"] = _interpolation(document["resample"], who)
     factor = float(document.get("rescale_factor", 1 / 255)) * 255 if document.get("do_rescale", True) else 255.0
@@ -89,12 +86,14 @@ def _timm(document: Mapping[str, Any], who: str) -> dict[str, Any]:
         found["interpolation"] = _interpolation(document["interpolation"], who)
     size = tuple(int(side) for side in document["input_size"][-2:]) if "input_size" in document else None
     mode, part = document.get("crop_mode") or "center", float(document.get("crop_pct") or 0.875)
-    if mode not in ("center", "squash") or (mode == "squash" and part != 1.0):
+    if mode not in ("center", "squash"):
         raise ConfigurationError(
             f"{who} prepares pictures with crop_mode {mode!r}, which is not done here: state --resize and --crop"
         )
     if size is not None:
-        found["size"] = size
+        found.update(size=size, crop_rounding="nearest")  # torchvision's CenterCrop
+        if mode == "squash" and part != 1.0:
+            found["resize"] = tuple(floor(side / part) for side in size)
         if mode == "center":
             if size[0] != size[1]:
                 raise ConfigurationError(

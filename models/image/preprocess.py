@@ -22,10 +22,10 @@ _FILTERS = {
 class Preprocessing(BaseModel):
     """How a picture becomes the model's input.
 
-    The picture is resized with Pillow's antialiased filters: to `size` exactly when `resize_shorter` is None, else so
-    that its shorter side is `resize_shorter` pixels and the longer one is rounded down, as torchvision and Transformers do,
-    from which the centre `size` is cropped. Then it is scaled to
-    0 … 1, the mean is taken off and the result divided by std, per channel.
+    The picture is resized with Pillow's antialiased filters: to `size` exactly; or with `resize_shorter` so that its shorter
+    side has that many pixels and the longer one is rounded down, as torchvision and Transformers do; or with `resize`
+    squeezed to just that. Of the last two the centre `size` is cropped. Then it is scaled to 0 … 1, the mean is taken off
+    and the result divided by std, per channel.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,6 +33,11 @@ class Preprocessing(BaseModel):
     size: tuple[Side, Side]
     """(height, width) of the tensor in pixels."""
     resize_shorter: Side | None = None
+    resize: tuple[Side, Side] | None = None
+    """(height, width) that pictures are squeezed to before the crop."""
+    crop_rounding: Literal["floor", "nearest"] = "floor"
+    """Where a crop begins when the margin is odd: half a pixel less, as Transformers does, or at the nearest even pixel, as
+    torchvision and timm do (`round` of Python)."""
     interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
     channels: Literal["RGB", "L"] = "RGB"
     """`L` is luma by ITU-R 601, for models with one input channel."""
@@ -47,8 +52,12 @@ class Preprocessing(BaseModel):
             raise ValueError(f"mean and std need one number for each of the channels {self.channels}")
         if not all(np.isfinite(self.mean)) or not all(np.isfinite(s) and s > 0 for s in self.std):
             raise ValueError("mean must be finite and std positive")
+        if self.resize_shorter is not None and self.resize is not None:
+            raise ValueError("resize_shorter and resize say two things of one picture")
         if self.resize_shorter is not None and self.resize_shorter < max(self.size):
             raise ValueError(f"resize_shorter {self.resize_shorter} is smaller than the crop {self.size}")
+        if self.resize is not None and not all(side >= crop for side, crop in zip(self.resize, self.size, strict=True)):
+            raise ValueError(f"resize {self.resize} is smaller than the crop {self.size}")
         return self
 
     @property
@@ -82,11 +91,13 @@ def _levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
     if spec.resize_shorter is not None:
         shorter = min(picture.size)
         scaled = (spec.resize_shorter * picture.width // shorter, spec.resize_shorter * picture.height // shorter)
-        picture = _resized(picture, scaled, resampling)
-        left, top = (picture.width - width) // 2, (picture.height - height) // 2
-        picture = picture.crop((left, top, left + width, top + height))
     else:
-        picture = _resized(picture, (width, height), resampling)
+        scaled = (width, height) if spec.resize is None else (spec.resize[1], spec.resize[0])
+    picture = _resized(picture, scaled, resampling)
+    if picture.size != (width, height):
+        margins = (picture.width - width, picture.height - height)
+        left, top = (round(m / 2) if spec.crop_rounding == "nearest" else m // 2 for m in margins)
+        picture = picture.crop((left, top, left + width, top + height))
     return np.asarray(picture, dtype=np.uint8).reshape(height, width, -1)
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 from gaussport.errors import ConfigurationError, UsageError
 from gaussport.models.checkpoint import Wishes, read_checkpoint
 from gaussport.models.checkpoint.description import preprocessing_from
+from gaussport.models.checkpoint.resizing import resized_preprocessing
 from gaussport.models.checkpoint.wishes import image_size
 from gaussport.models.image.preprocess import Preprocessing, to_pixels
 from gaussport.models.image.wishes import PictureWishes, numbers
@@ -99,10 +100,6 @@ def test_pixels_are_those_of_the_processor(change: dict[str, Any]) -> None:
     [
         ({**HF_CROP, "do_resize": False}, "does not resize pictures"),
         ({**HF_CROP, "do_center_crop": False}, "crops nothing, so that sizes vary: state --crop"),
-        (
-            {**HF_EXACT, "do_center_crop": True, "crop_size": 24},
-            r"to \[32, 32\] and then crops \[24, 24\]",
-        ),
         ({**HF_CROP, "resample": 5}, "resizes with 5, which is not done here: state --interpolation"),
         ({**TIMM, "interpolation": "random"}, "resizes with 'random'"),
         ({**TIMM, "crop_mode": "border"}, "crop_mode 'border'"),
@@ -129,9 +126,51 @@ def test_single_values_win_and_the_rest_is_listed_as_assumed() -> None:
     assert read(HF_CROP, resize=(32, 32)).resize_shorter is None
 
 
-def test_a_crop_out_of_an_exact_resize_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="give --resize one number"):
-        read(None, resize=(40, 40), crop=(32, 32))
+WIDE = Image.fromarray(np.random.default_rng(1).integers(0, 256, (50, 90, 3), dtype=np.uint8))
+DEIT = {**HF_EXACT, "size": {"height": 41, "width": 39}, "do_center_crop": True, "crop_size": 32}
+SQUASH = {**TIMM, "crop_mode": "squash", "crop_pct": 0.78}
+
+
+def test_squeezed_pictures_are_cropped_as_transformers_does() -> None:
+    found = read(DEIT)
+    assert (found.size, found.resize, found.resize_shorter, found.crop_rounding) == ((32, 32), (41, 39), None, "floor")
+    squeezed = np.asarray(WIDE.resize((39, 41), Image.Resampling.BILINEAR), np.float64)[4:36, 3:35] / 255
+    expected = ((squeezed - MEAN) / STD).transpose(2, 0, 1)
+    np.testing.assert_allclose(to_pixels(WIDE, found), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("part", [0.78, 0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.95, 1.0])
+@pytest.mark.parametrize("mode", ["squash", "center"])
+def test_pictures_are_those_of_timm(part: float, mode: str) -> None:
+    """torchvision's documented transforms, on which timm builds: CenterCrop begins at `int(round((side - crop) / 2.0))`."""
+    found = read({**TIMM, "crop_mode": mode, "crop_pct": part})
+    edge = int(32 / part)
+    scaled = (edge, edge) if mode == "squash" else (edge * 90 // 50, edge)
+    picture = WIDE.resize(scaled, Image.Resampling.BICUBIC)
+    left, top = (round((side - 32) / 2.0) for side in scaled)
+    crop = np.asarray(picture.crop((left, top, left + 32, top + 32)), np.float64) / 255
+    np.testing.assert_allclose(to_pixels(WIDE, found), ((crop - MEAN) / STD).transpose(2, 0, 1), rtol=0, atol=1e-5)
+
+
+def test_a_crop_out_of_an_exact_resize_is_stated_by_options_too() -> None:
+    found = read(SQUASH, resize=(40, 36), crop=(32, 32))
+    assert (found.size, found.resize, found.resize_shorter) == ((32, 32), (40, 36), None)
+    assert read(SQUASH, resize=40).resize is None
+    assert read(DEIT, resize=(32, 32)).resize is None
+    with pytest.raises(ConfigurationError, match=r"resize \(40, 30\) is smaller than the crop \(32, 32\)"):
+        read(None, resize=(40, 30), crop=(32, 32))
+
+
+def test_other_sizes_squeeze_in_proportion() -> None:
+    found = resized_preprocessing(read(DEIT), (48, 64))
+    assert (found.size, found.resize) == ((48, 64), (62, 78))
+
+
+def test_what_older_bundles_state_means_what_it_did() -> None:
+    found = Preprocessing.model_validate({"size": [32, 32], "resize_shorter": 37})
+    assert (found.resize, found.crop_rounding) == (None, "floor")
+    with pytest.raises(ValueError, match="two things of one picture"):
+        Preprocessing(size=(32, 32), resize_shorter=37, resize=(40, 40))
 
 
 def test_grey_models_take_one_number(tmp_path: Path) -> None:
