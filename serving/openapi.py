@@ -4,6 +4,8 @@ from typing import Any
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TEXT = {"type": "string", "description": "base64, or a data URI"}
+EXAMPLE_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mM4UaEBAAN0AWn1BwN7AAAAAElFTkSuQmCC"
+"""A picture of one pixel."""
 _ERROR: dict[str, Any] = {
     "type": "object",
     "required": ["error", "code", "request_id"],
@@ -68,6 +70,7 @@ CLASSIFY: dict[str, Any] = {
                 }
             },
             "application/json": {
+                "example": {"image": EXAMPLE_PICTURE},
                 "schema": {
                     "oneOf": [
                         {"type": "object", "required": ["image"], "properties": {"image": _TEXT}},
@@ -77,7 +80,7 @@ CLASSIFY: dict[str, Any] = {
                             "properties": {"images": {"type": "array", "minItems": 1, "items": _TEXT}},
                         },
                     ]
-                }
+                },
             },
         },
     },

@@ -38,7 +38,7 @@ def _whole(given: QueryParams, name: str, default: int, least: int) -> int:
     text = given.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) >= least):
+    if not (text.isascii() and text.isdecimal() and len(text) < 100 and int(text) >= least):
         raise RequestError(f"parameter {name}: give a whole number of at least {least}", "bad_parameter")
     return int(text)
 

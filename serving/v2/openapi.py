@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gaussport.serving.openapi import BINARY, COMMON_ERRORS, errors
+from gaussport.serving.openapi import BINARY, COMMON_ERRORS, EXAMPLE_PICTURE, errors
 
 Schema = dict[str, Any]
 
@@ -85,11 +85,12 @@ CONFIG = _answer(
 STATS = _answer("counts and nanoseconds", _object({"model_stats": _list(_MODEL_STATS)}), _NOT_FOUND)
 
 
-def _request(schema: Schema, required: bool, **more: Any) -> Schema:
-    return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}, **more}}}
+def _optional(schema: Schema) -> Schema:
+    """A JSON body that may be left out."""
+    return {"requestBody": {"required": False, "content": {"application/json": {"schema": schema}}}}
 
 
-INDEX = _request(_object({}, {"ready": _FLAG}), required=False) | _answer(
+INDEX = _optional(_object({}, {"ready": _FLAG})) | _answer(
     "every version of every model",
     _list(_object({"name": _TEXT, "version": _TEXT, "state": _STATE, "reason": _TEXT})),
     errors(_400="malformed"),
@@ -97,10 +98,10 @@ INDEX = _request(_object({}, {"ready": _FLAG}), required=False) | _answer(
 _CHANGE_ERRORS = errors(
     _400="malformed, or the bundle cannot be loaded", _403="not allowed on this server", _404="no such model"
 )
-LOAD = _request(_object({}), required=False) | _answer(
+LOAD = _optional(_object({}, {"parameters": _object({}, maxProperties=0)})) | _answer(
     "it takes requests", _object({"name": _TEXT, "load": _FLAG}), _CHANGE_ERRORS
 )
-UNLOAD = _request(_object({}, {"parameters": _object({}, {"unload_dependents": _FLAG})}), required=False) | _answer(
+UNLOAD = _optional(_object({}, {"parameters": _object({}, {"unload_dependents": _FLAG})})) | _answer(
     "new requests no longer find it", _object({"name": _TEXT, "unload": _FLAG}), _CHANGE_ERRORS
 )
 
@@ -146,9 +147,13 @@ _HEAD_LENGTH = {
     "description": "bytes of JSON before the binary tensors; 0: the body is one row of the FP32 input and nothing else",
     "schema": {"type": "integer", "minimum": 0},
 }
+_EXAMPLE = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [EXAMPLE_PICTURE]}]}
 INFER: Schema = {
     "parameters": [_HEAD_LENGTH],
-    **_request(_REQUEST, required=True, **{"application/octet-stream": BINARY}),
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": _REQUEST, "example": _EXAMPLE}, "application/octet-stream": BINARY},
+    },
     "responses": {
         "200": {
             "description": "output tensors, as JSON, or JSON with the binary ones behind it",

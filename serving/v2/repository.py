@@ -42,7 +42,8 @@ def routes(router: APIRouter, models: ServedModels, allow_load: bool) -> None:
     async def unload(request: Request, name: str) -> Response:
         """Serve a model no longer; requests that have begun are answered. No model has dependents to unload."""
         _check_allowed(allow_load)
-        _parameters(await _content(request))
+        if not isinstance(_parameters(await _content(request)).get("unload_dependents", False), bool):
+            raise RequestError("the parameter unload_dependents must be true or false", "bad_parameter")
         await models.unload(name)
         return json_answer({"name": name, "unload": True})
 
@@ -61,7 +62,7 @@ async def _content(request: Request) -> dict[str, Any]:
 
 
 def _parameters(content: dict[str, Any]) -> dict[str, Any]:
-    parameters = content.get("parameters") or {}
+    parameters = content.get("parameters", {})
     if not isinstance(parameters, dict):
         raise RequestError('"parameters" must be an object', "malformed_request")
     return parameters
