@@ -43,6 +43,8 @@ def test_wheel_holds_every_module_and_nothing_beside_the_package(wheel: Path) ->
         ["git", "ls-files", "models", "plugins", "export", "serving"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {f"gaussport/{name}" for name in tracked} - names
+    needed = ("Dockerfile", "LICENSE", "healthcheck.py", "requirements-cpu.txt", "requirements-gpu.txt", "sbom.py")
+    assert {f"gaussport/docker/{name}" for name in needed} <= names
 
 
 def test_wheel_imports_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
