@@ -8,6 +8,6 @@ import os
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-import onnxruntime  # noqa: E402, TID251
+import onnxruntime  # noqa: TID251
 
 __all__ = ["onnxruntime"]
