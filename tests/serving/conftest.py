@@ -4,13 +4,14 @@ The graph is flatten → matmul with fixed random weights, so that different pic
 that went to the wrong request is noticed.
 """
 
+import asyncio
 import contextlib
 import io
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,9 @@ from PIL import Image
 from gaussport.export.bundle.manifest import FileRecord, Manifest, Provenance, TensorSpec
 from gaussport.export.bundle.store import writing_bundle
 from gaussport.models.image.preprocess import Preprocessing
+from gaussport.serving.app import build_app
+from gaussport.serving.errors import STATUS
+from gaussport.serving.settings import Settings
 
 LABELS = tuple(f"label{index}" for index in range(10))
 SIDE = 8
@@ -134,6 +138,49 @@ def running(*bundles: Path, options: tuple[str, ...] = ()) -> Iterator[Server]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
+
+
+class Fuzzed:
+    """An application in this process, for fuzzers. A request that is not answered in time is a TimeoutError."""
+
+    hang_s = 30
+
+    def __init__(self, http: httpx.AsyncClient, runner: asyncio.Runner) -> None:
+        self._http = http
+        self._runner = runner
+
+    def post(self, path: str, content: bytes, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with asyncio.timeout(self.hang_s):
+                return await self._http.post(path, content=content, headers=dict(headers or {}))
+
+        return self._runner.run(ask())
+
+    @staticmethod
+    def check_refusal(response: httpx.Response) -> None:
+        """A refusal is a 4xx in our form: one sentence, a code that has this status, the request's id."""
+        content = response.json()
+        assert 400 <= response.status_code < 500, response.text
+        assert set(content) == {"error", "code", "request_id"}
+        assert STATUS[content["code"]] == response.status_code
+        assert content["request_id"] == response.headers["x-request-id"]
+        assert 0 < len(content["error"]) < 400
+        assert content["error"].isprintable()
+
+
+@pytest.fixture(scope="session")
+def fuzzed(tiny: Path) -> Iterator[Fuzzed]:
+    limits = Settings(threads=1, decode_threads=1, max_delay_ms=0.0, max_pixels=200_000, max_body_mb=1.0)
+    app = build_app([tiny], limits)
+    with asyncio.Runner() as runner:
+        lifespan = app.router.lifespan_context(app)
+        runner.run(lifespan.__aenter__())
+        http = httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://local")
+        try:
+            yield Fuzzed(http, runner)
+        finally:
+            runner.run(http.aclose())
+            runner.run(lifespan.__aexit__(None, None, None))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`/openapi.json` says what the server does: schemathesis asks what it allows and what it forbids, with all of its checks."""
+"""`/openapi.json` says what the server does: schemathesis asks what it allows and what it forbids, with all its checks."""
 
 import subprocess
 import sysconfig
