@@ -17,7 +17,7 @@ from gaussport.export.model_file import serialize
 from gaussport.export.passes.surgery import operate
 from gaussport.export.precision.casting import narrow
 from gaussport.export.precision.formats import FORMATS, Format
-from gaussport.export.precision.layers import chosen, layers
+from gaussport.export.precision.layers import chosen, layers, named
 from gaussport.export.precision.overflow import overflowing
 from gaussport.export.precision.quantization import quantizable, quantize
 from gaussport.export.precision.search import Harm, smallest_set
@@ -75,8 +75,9 @@ def advice(conversion: Conversion, harm: Harm, watch: Watch) -> str:
 def _narrowed(
     model: onnx.ModelProto, format: Format, wish: PrecisionWish, probes: Probes, spec: Preprocessing, watch: Watch
 ) -> Conversion:
-    names = list(layers(gs.import_onnx(model)))
-    asked = dict.fromkeys(sorted(chosen(wish.keep_fp32, names), key=names.index), ASKED)
+    graph = gs.import_onnx(model)
+    names = list(layers(graph))
+    asked = dict.fromkeys(sorted(chosen(wish.keep_fp32, names, named(graph)), key=names.index), ASKED)
     batches = chain.from_iterable((pixels for _, pixels in probes.batches(size)) for size in _PROBED_SIZES)
     if wish.data is not None:
         pictures = unlabelled(wish.data, spec, DEFAULT_PICTURES)
@@ -88,7 +89,7 @@ def _narrowed(
 def _quantized(model: onnx.ModelProto, wish: PrecisionWish, spec: Preprocessing, watch: Watch) -> Conversion:
     graph = gs.import_onnx(model)
     names = list(quantizable(graph))
-    kept = dict.fromkeys(sorted(chosen(wish.keep_fp32, names), key=names.index), ASKED)
+    kept = dict.fromkeys(sorted(chosen(wish.keep_fp32, names, named(graph)), key=names.index), ASKED)
     inputs = sorted({node.inputs[0].name for node in quantizable(graph).values()})
     ranges = _ranges(model, inputs, wish, spec, watch)
     return _conversion(names, kept, lambda keep: operate(model, lambda graph: quantize(graph, ranges, keep)))

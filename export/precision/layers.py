@@ -7,7 +7,7 @@ Everything else stays float32: norms, softmax, the field of a Gaussian (tanh, ex
 head, whose logits decide.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import onnx_graphsurgeon as gs
 
@@ -44,19 +44,29 @@ def layer_of(node: gs.Node) -> str:
     return str(node.name) if node.domain == DOMAIN else str(node.name).split("/")[0]
 
 
-def chosen(names: Iterable[str], known: Sequence[str]) -> set[str]:
-    """The layers that the names stand for; `blocks.0` stands for all inside it.
+def named(graph: gs.Graph) -> set[str]:
+    """The layers of every node of the graph, those that stay float32 in any precision (norms, head) among them."""
+    return {layer_of(node) for node in graph.nodes} | layers(graph).keys()
+
+
+def chosen(names: Iterable[str], known: Sequence[str], others: Collection[str] = ()) -> set[str]:
+    """The layers of `known` that the names stand for; `blocks.0` stands for all inside it. Naming one of `others`, which
+    are float32 anyway, changes nothing.
 
     Raises:
         UsageError: a name stands for no layer.
     """
     found: set[str] = set()
     for name in names:
-        matching = {layer for layer in known if layer == name or layer.startswith(f"{name}.")}
-        if not matching:
+        matching = _within(name, known)
+        if not matching and not _within(name, others):
             raise UsageError(f"there is no layer {name!r} to keep in float32: the model has {_listed(known)}")
         found |= matching
     return found
+
+
+def _within(name: str, layers: Iterable[str]) -> set[str]:
+    return {layer for layer in layers if layer == name or layer.startswith(f"{name}.")}
 
 
 def is_bias(node: gs.Node) -> bool:

@@ -34,7 +34,7 @@ def named(
     `expected` are the names of the module that will take them, when it is not ours: names that fit it are left as they are.
 
     Raises:
-        CheckpointError: only some names are wrapped, a rule changes none, or two names become one.
+        CheckpointError: only some names are wrapped, a rule changes none, two names become one, or none is left.
     """
     stripped, first = _stripped(dict(tensors), expected)
     renamed, left_out = _renamed(stripped, rules, source)
@@ -91,6 +91,8 @@ def _renamed(
     for name, new in names.items():
         if new and origins.setdefault(new, name) != name:
             raise CheckpointError(f"the renames make {origins[new]} and {name} of {source} both {new}: be narrower")
+    if tensors and not origins:
+        raise CheckpointError(f"the renames leave out all {len(tensors)} names in {source}: be narrower")
     return {new: tensors[name] for new, name in origins.items()}, tuple(name for name, new in names.items() if not new)
 
 

@@ -107,6 +107,9 @@ def test_renames_are_tried_in_order_and_may_leave_out(tmp_path: Path) -> None:
     [
         (["nothing=something"], r"the rename nothing=something changes no name in a\.pt"),
         ([r"norm\d=norm"], r"both blocks\.0\.norm\.weight: be narrower"),
+        ([".*="], r"the renames leave out all \d+ names in a\.pt: be narrower"),
+        (["^model=", r"^.+$="], r"changes no name in a\.pt"),
+        ([r"[a-o].*=", r"[^a].*="], r"the renames leave out all \d+ names"),
     ],
 )
 def test_a_rename_that_cannot_be_meant(rules: list[str], words: str, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from gaussport.export.passes import operate
 from gaussport.export.precision.casting import narrow
 from gaussport.export.precision.emulation import emulated, value_types
 from gaussport.export.precision.formats import BF16, FP16, Format
-from gaussport.export.precision.layers import RESIDUAL, chosen, layers
+from gaussport.export.precision.layers import RESIDUAL, chosen, layers, named
+from gaussport.export.precision.quantization import quantizable
 from gaussport.models.attention.gma import GMAConfig
 from gaussport.models.classifier import Classifier
 from gaussport.models.presets import preset
@@ -84,6 +85,19 @@ def test_an_unknown_layer_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"no layer 'blocks\.9' .* the model has blocks\.0\.attn\.v, head"):
         chosen(["blocks.9"], ["blocks.0.attn.v", "head"])
     assert chosen(["blocks.1"], ["blocks.1.mlp", "blocks.10.mlp"]) == {"blocks.1.mlp"}
+
+
+def test_every_module_may_be_named_also_one_that_is_float32_anyway(each: Zoo) -> None:
+    graph = gs.import_onnx(each.model)
+    known, everything = list(layers(graph)), named(graph)
+    modules = [name for name, module in each.module.named_modules() if name and any(True for _ in module.parameters())]
+    assert {"head", "norm", "blocks", "blocks.0.norm1"} <= set(modules)
+    for kinds in (known, list(quantizable(graph))):
+        for name in [*modules, RESIDUAL]:
+            inside = {layer for layer in kinds if f"{layer}.".startswith(f"{name}.")}
+            assert chosen([name], kinds, everything) == inside
+    with pytest.raises(UsageError, match="no layer 'hea'"):
+        chosen(["hea"], known, everything)
 
 
 @pytest.mark.parametrize(
