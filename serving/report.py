@@ -5,9 +5,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
+
+Item = TypeVar("Item")
 
 _PATIENCE_S = 1.0
 
@@ -58,8 +60,8 @@ def _table(rows: Sequence[Row]) -> None:
     Console().print(table)
 
 
-def with_progress(rows: Iterable[Row], total: int) -> Iterator[Row]:
-    """The rows, and on a terminal a bar on standard error once a second has passed."""
+def with_progress(rows: Iterable[Item], total: int, doing: str = "classifying") -> Iterator[Item]:
+    """The rows, or whatever they are, and on a terminal a bar on standard error once a second has passed."""
     if not sys.stderr.isatty():
         yield from rows
         return
@@ -75,7 +77,7 @@ def with_progress(rows: Iterable[Row], total: int) -> Iterator[Row]:
             if bar is None and time.monotonic() - began > _PATIENCE_S and done < total:
                 bar = Progress(console=Console(stderr=True), transient=True)
                 bar.start()
-                task = bar.add_task("classifying", total=total, completed=done)
+                task = bar.add_task(doing, total=total, completed=done)
             elif bar is not None and task is not None:
                 bar.update(task, completed=done)
     finally:

@@ -22,9 +22,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("gaussport.export.commands.verify", "prove a bundle again, against its checkpoint if given"),
     "inspect": ("gaussport.export.commands.inspect", "say what a bundle or a checkpoint holds"),
     "container": ("gaussport.export.commands.container", "write the build context of a bundle's container image"),
+    "triton-repository": (
+        "gaussport.export.commands.triton_repository",
+        "write a bundle as a model of NVIDIA's Triton server",
+    ),
     "doctor": ("gaussport.doctor.command", "say what this machine can run, and why not the rest"),
     "serve": ("gaussport.serving.commands.serve", "serve bundles over HTTP"),
     "classify": ("gaussport.serving.commands.classify", "classify pictures with a bundle, without a server"),
+    "explain": ("gaussport.serving.commands.explain", "show what a bundle's attention looked at in pictures"),
     "query": ("gaussport.serving.commands.query", "classify pictures through a running server"),
     "train": ("gaussport.models.commands.train", "train a small classifier on MNIST digits or an image folder"),
 }

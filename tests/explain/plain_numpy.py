@@ -108,7 +108,8 @@ def _linear(w: dict[str, Any], name: str, x: Array) -> Array:
 
 def _norm(w: dict[str, Array], name: str, x: Array) -> Array:
     centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * w[f"{name}.weight"] + w[f"{name}.bias"]
+    scaled: Array = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
 def _softplus(x: Array) -> Array:
