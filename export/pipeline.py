@@ -151,7 +151,8 @@ def _written(
                 accuracy = work.require_accuracy(trained, written, conversion, wish, steps.watch)
             with steps.step("writing the report"):
                 record = work.record_of(conversion, accuracy, work.finite(trained.metrics))
-                work.write_reports(draft.folder, name, proof, work.graph_summary(conversion.model, written), record)
+                graph = work.graph_summary(conversion.model, written, trained.parameter_shapes)
+                work.write_reports(draft.folder, name, proof, graph, record)
             with steps.step("writing the manifest"):
                 draft.finish(lambda files: work.manifest_of(trained, conversion, name, max_batch, created, files))
     except OSError as error:

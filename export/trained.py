@@ -38,6 +38,10 @@ class Trained:
     def state_dict(self) -> dict[str, Tensor]:
         return dict(self.module.state_dict())
 
+    @property
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(parameter.shape) for name, parameter in self.module.named_parameters()}
+
 
 def hash_of_weights(module: nn.Module) -> str:
     """SHA-256 of names, dtypes, shapes and numbers: what stands for a file's hash when there is no file."""

@@ -1,7 +1,7 @@
 """The steps of an export, by name: the heavy half of `pipeline`, imported when there is work to do."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from gaussport.export.probes import Probes
 from gaussport.export.proof import Proof, prove
 from gaussport.export.provenance import provenance_of
 from gaussport.export.report import report_json, report_markdown
+from gaussport.export.size import size_said
 from gaussport.export.trained import Trained, trained_classifier
 from gaussport.models.checkpoint import read_checkpoint
 from gaussport.plugins import DOMAIN
@@ -58,8 +59,10 @@ def write_reports(folder: Path, name: str, proof: Proof, graph: dict[str, Any], 
     (folder / REPORT_FILE).with_suffix(".md").write_text(page, encoding="utf-8")
 
 
-def graph_summary(model: onnx.ModelProto, written: ModelFile) -> dict[str, Any]:
-    """What the graph holds, for the report."""
+def graph_summary(
+    model: onnx.ModelProto, written: ModelFile, parameters: Mapping[str, Sequence[int]] | None = None
+) -> dict[str, Any]:
+    """What the graph holds, for the report; with the shapes of the module's parameters, how much it grew beside them."""
     weights = sum(int(np.prod(tensor.dims)) for tensor in model.graph.initializer)
     beside = {f"{name} bytes": memoryview(content).nbytes for name, content in written.beside.items()}
     return {
@@ -67,10 +70,15 @@ def graph_summary(model: onnx.ModelProto, written: ModelFile) -> dict[str, Any]:
         "ir version": model.ir_version,
         "file bytes": len(written.graph),
         **beside,
+        **({} if parameters is None else {"size": size_said(model, _bytes(written), parameters)}),
         "stored numbers": weights,
         "nodes": len(model.graph.node),
         "custom nodes": dict(Counter(node.op_type for node in model.graph.node if node.domain == DOMAIN)),
     }
+
+
+def _bytes(written: ModelFile) -> int:
+    return len(written.graph) + sum(memoryview(content).nbytes for content in written.beside.values())
 
 
 def manifest_of(

@@ -40,6 +40,18 @@ class Pictures:
         for start in range(0, self.count, ROWS):
             yield np.stack([self.pixels(index) for index in range(start, min(start + ROWS, self.count))])
 
+    def readable(self) -> Iterator[tuple[list[int], NDArray[np.float32], list[int]]]:
+        """As `batches`, without the pictures that cannot be read: which are shown, their pixels, and which are not."""
+        for start in range(0, self.count, ROWS):
+            shown, pixels, unread = [], [], []
+            for index in range(start, min(start + ROWS, self.count)):
+                try:
+                    pixels.append(self.pixels(index))
+                    shown.append(index)
+                except DataError:
+                    unread.append(index)
+            yield shown, np.stack(pixels) if pixels else np.empty((0,), np.float32), unread
+
     def digest(self) -> str:
         """The hash of every pixel: the same pictures give the same hash, wherever they lie."""
         found = hashlib.sha256()

@@ -61,5 +61,8 @@ def say_precision(record: dict[str, Any]) -> None:
             f"accuracy {escape(accuracy['subject'])}: {accuracy['model']:.2%} of {accuracy['pictures']} pictures, PyTorch "
             f"{accuracy['checkpoint']:.2%}, same answer for {accuracy['agreement']:.2%}"
         )
+    unread = record["accuracy"][0]["unreadable"] if record["accuracy"] else ()
+    if unread:
+        say(f"[yellow]left out[/yellow] {len(unread):,} pictures that cannot be read, the first is {escape(unread[0])}")
     if record["note"]:
         say(f"[yellow]GPU only[/yellow] {escape(record['note'])}")

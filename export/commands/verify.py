@@ -6,7 +6,8 @@ from pathlib import Path
 from rich.markup import escape
 
 from gaussport.export.commands.output import say, shown, write_json
-from gaussport.export.verification.wish import DEFAULT_MAX_DROP, MNIST, VerifyWish
+from gaussport.export.precision.wish import MNIST
+from gaussport.export.verification.wish import DEFAULT_MAX_DROP, VerifyWish
 from gaussport.export.wishes import check_plain, creation_time
 
 _COLOURS = {"ok": "green", "FAILED": "bold red", "skipped": "yellow"}

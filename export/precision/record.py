@@ -46,6 +46,8 @@ class PrecisionRecord:
                 f"{a.agreement:.2%} |"
                 for a in self.accuracy
             ]
+            unread = self.accuracy[0].unreadable
+            lines += ["", f"Left out, for they cannot be read: {', '.join(unread)}."] if unread else []
         return [*lines, ""]
 
 

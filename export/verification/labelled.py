@@ -1,6 +1,7 @@
 """Does the model answer labelled pictures as well as what it was made from?"""
 
 from gaussport.errors import BundleError
+from gaussport.export.bundle.manifest import Manifest
 from gaussport.export.calibration.pictures import labelled
 from gaussport.export.tolerance import tolerance_for
 from gaussport.export.verification.contact_sheet import contact_sheet
@@ -19,7 +20,7 @@ def data_answered(subject: Subject) -> str:
     subject.measurement = found
     if found.changed:
         subject.sheet = contact_sheet(found.changed, pictures, manifest.labels, manifest.preprocessing)
-    said = _said(found, manifest.metrics)
+    said = _said(found, _card(manifest))
     if found.drop is not None and found.drop > wish.max_drop:
         raise BundleError(f"it drops {found.drop:.2f} points, more than --max-drop {wish.max_drop:g}: {said}")
     return said
@@ -33,14 +34,24 @@ def _tolerance(subject: Subject) -> float:
     return tolerance_for(subject.bundle.manifest.precision, 0.0).absolute
 
 
-def _said(found: Measurement, metrics: dict[str, float]) -> str:
+def _card(manifest: Manifest) -> str:
+    """The accuracy that the checkpoint's card states, and of what; empty when it states none."""
+    stated, old = manifest.metrics.get("held_out_accuracy"), manifest.provenance.resized_from
+    if stated is None:
+        return ""
+    (height, width), (now_height, now_width) = old or (0, 0), manifest.preprocessing.size
+    other = f" for pictures of {height}×{width}, and this model takes {now_height}×{now_width}" if old else ""
+    return f"its checkpoint's card states {stated:.2%}{other}"
+
+
+def _said(found: Measurement, card: str) -> str:
     said = [f"{found.accuracy:.2%} of {found.pictures:,} pictures of {found.source} are right"]
     if found.reference is not None:
         ties = sum(change.tie for change in found.changed)
         beside = f", {ties} of them ties within the tolerance" if ties else ""
         said.append(f"{found.reference} {found.reference_accuracy:.2%}; {len(found.changed):,} answers changed{beside}")
-    elif "held_out_accuracy" in metrics:
-        said.append(f"its checkpoint's card states {metrics['held_out_accuracy']:.2%}")
+    elif card:
+        said.append(card)
     if found.unreadable:
         said.append(f"{len(found.unreadable):,} pictures cannot be read, the first is {found.unreadable[0]}")
     return ", ".join(said)

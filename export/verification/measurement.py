@@ -1,20 +1,14 @@
 """What a model does on labelled pictures, beside a reference: accuracy, per class, and every answer that changed."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gaussport.errors import DataError
-from gaussport.export.calibration.pictures import ROWS, Pictures
-from gaussport.export.probes import Pixels
+from gaussport.export.calibration.pictures import Pictures
+from gaussport.export.precision.accuracy import NO_ANSWER, Answers, best, none_readable
 from gaussport.export.progress import Watch
-
-Answers = Callable[[Pixels], NDArray[np.float32]]
-NO_ANSWER = -1
-"""The class of a picture for which a logit is NaN or infinite."""
 
 
 @dataclass(frozen=True)
@@ -80,29 +74,26 @@ def measure(
     Raises:
         DataError: no picture can be read.
     """
-    read, unreadable, rows, others = [], [], [], []
-    for start in watch(range(0, pictures.count, ROWS), pictures.batch_count, "labelled pictures"):
-        batch = []
-        for index in range(start, min(start + ROWS, pictures.count)):
-            try:
-                batch.append(pictures.pixels(index))
-                read.append(index)
-            except DataError:
-                unreadable.append(pictures.names[index])
-        if batch:
-            rows.append(model(np.stack(batch)))
+    read: list[int] = []
+    unreadable: list[str] = []
+    rows, others = [], []
+    for shown, pixels, unread in watch(pictures.readable(), pictures.batch_count, "labelled pictures"):
+        read += shown
+        unreadable += [pictures.names[index] for index in unread]
+        if shown:
+            rows.append(model(pixels))
             if reference is not None:
-                others.append(reference[1](np.stack(batch)))
+                others.append(reference[1](pixels))
     if not rows:
-        raise DataError(f"none of the {pictures.count} pictures of {pictures.source} can be read: give others with --data")
+        raise none_readable(pictures)
     targets = np.asarray(pictures.targets)[read]
-    found = _classes(np.concatenate(rows))
+    found = best(np.concatenate(rows))
     if reference is None:
         return Measurement(
             pictures.source, len(read), tuple(unreadable), _share(found == targets), _by_class(labels, targets, found, None)
         )
     logits = np.concatenate(others)
-    expected = _classes(logits)
+    expected = best(logits)
     changed = tuple(
         Changed(
             read[row],
@@ -125,10 +116,6 @@ def measure(
         _share(found == expected),
         changed,
     )
-
-
-def _classes(logits: NDArray[np.float32]) -> NDArray[np.int64]:
-    return np.where(np.isfinite(logits).all(-1), logits.argmax(-1), NO_ANSWER)
 
 
 def _share(hits: NDArray[np.bool_]) -> float:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaussport.errors import UsageError
+from gaussport.export.precision.wish import MNIST
 
-MNIST = "mnist"
 DEFAULT_MAX_DROP = 0.5
 """Percentage points of accuracy that a converted model may lose."""
 

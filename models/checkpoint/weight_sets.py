@@ -20,16 +20,20 @@ RAW, EMA = "raw", "ema"
 RAW_KEYS = ("state_dict", "model_state_dict", "model_state", "model", "module", "net", "network", "params", "weights")
 _AVERAGE = re.compile(r"(?:^|_)(?:ema|swa|avg|average|averaged|shadow)(?:_|$)")
 _COUNTERS = ("n_averaged", "num_updates", "updates", "step", "initted", "decay")
+_NAMELESS = "shadow_params"
+"""Where torch_ema and diffusers keep an average: a list in the order of `module.parameters()`."""
 _NOT_WEIGHTS = ("optim", "sched", "scaler", "rng", "loop", "callback", "momentum", "opt_state")
 
 
 @dataclass(frozen=True)
 class WeightSet:
-    """Named tensors, the key they lie under (dots between levels, empty for the file itself), and what they are."""
+    """Named tensors, the key they lie under (dots between levels, empty for the file itself), and what they are; or the
+    `fault` for which they cannot be read, if they are asked for."""
 
     key: str
     kind: str
     tensors: Mapping[str, Tensor]
+    fault: str = ""
 
     def __str__(self) -> str:
         words = "the moving average" if self.kind == EMA else "the trained parameters"
@@ -42,8 +46,11 @@ def weight_sets(content: Mapping[str, Any], source: str) -> list[WeightSet]:
     Raises:
         CheckpointError: there is none, or something in one is no tensor.
     """
-    found = [one for key, kind, mapping in _places(content) for one in _split(key, kind, _tensors(mapping, key, source))]
+    places = [*_places(content), *([("", EMA, content)] if _nameless(content) else [])]
+    named = [place for place in places if not _nameless(place[2])]
+    found = [one for key, kind, mapping in named for one in _split(key, kind, _tensors(mapping, key, source))]
     found = [one for one in found if one.tensors]
+    found += [_named_in_order(key, _nameless(mapping), found, source) for key, _, mapping in places if _nameless(mapping)]
     if not found:
         raise CheckpointError(f"{source} holds no tensors where weights belong{_instead(content)}: it is no trained model")
     return found
@@ -64,6 +71,8 @@ def choose(sets: list[WeightSet], wish: str | None, source: str) -> WeightSet:
         raise CheckpointError(f"{source} has {lacks}; it has {known}: choose one with --weights")
     if len(fitting) > 1:
         raise CheckpointError(f"{source} holds {len(fitting)} sets of {kind} weights, {known}: name one with --weights KEY")
+    if fitting[0].fault:
+        raise CheckpointError(fitting[0].fault)
     return fitting[0]
 
 
@@ -117,6 +126,30 @@ def _split(key: str, kind: str, tensors: dict[str, Tensor]) -> Iterator[WeightSe
     if all(name in undotted for name in inner):  # latent diffusion's LitEma takes the dots out of the names
         inner = {undotted[name]: tensor for name, tensor in inner.items()}
     yield WeightSet(f"{key}.{first}" if key else first, EMA, inner)
+
+
+def _nameless(mapping: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors of an average without names; none in any other mapping."""
+    values = mapping.get(_NAMELESS)
+    is_list = isinstance(values, list | tuple) and all(isinstance(value, Tensor) for value in values)
+    return list(values) if is_list and values is not None else []
+
+
+def _named_in_order(key: str, tensors: list[Tensor], others: list[WeightSet], source: str) -> WeightSet:
+    """The average under the names of the trained parameters beside it, when each has the shape of its place in the list:
+    a state dict without buffers lists the parameters in the order of `module.parameters()`."""
+    path = f"{key}.{_NAMELESS}" if key else _NAMELESS
+    shapes = [tensor.shape for tensor in tensors]
+    raw = [one for one in others if one.kind == RAW]
+    for one in raw:
+        if [tensor.shape for tensor in one.tensors.values()] == shapes:
+            return WeightSet(path, EMA, dict(zip(one.tensors, tensors, strict=True)))
+    beside = (
+        f"{len(raw[0].tensors)} tensors beside it do not have their shapes in that order" if raw else "nothing beside it"
+    )
+    cure = "call ema.copy_to(model.parameters()) and save model.state_dict()" + ("; or take --weights raw" if raw else "")
+    fault = f"the moving average under {path} of {source} is a list of {len(tensors)} tensors without names, and {beside}"
+    return WeightSet(path, EMA, {}, f"{fault + ('' if raw else ' names them')}: {cure}")
 
 
 def _without_first(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gaussport.errors import CheckpointError
-from gaussport.models.checkpoint import Checkpoint, Wishes, read_checkpoint
+from gaussport.models.checkpoint import Checkpoint, Wishes, build_classifier, read_checkpoint
 from gaussport.models.checkpoint.weight_sets import weight_sets
 from tests.models.checkpoints import good_checkpoint, save
 
@@ -47,6 +47,45 @@ def test_each_set_is_found_under_its_kind(form: str, wish: str | None, kind: str
     assert found.weights == kind
     expected = EMA if kind == "ema" else RAW
     assert all(torch.equal(found.state_dict[name], tensor) for name, tensor in expected.items())
+
+
+def torch_ema(averages: list[Tensor]) -> dict[str, Any]:
+    """`ExponentialMovingAverage.state_dict()` of torch_ema, whose list is in the order of `module.parameters()`."""
+    return {"decay": 0.999, "num_updates": 7, "shadow_params": averages, "collected_params": None}
+
+
+def averages_in_order() -> list[Tensor]:
+    return [EMA[name] for name, _ in build_classifier(good_checkpoint()).named_parameters()]
+
+
+@pytest.mark.parametrize(("wish", "kind"), [(None, "ema"), ("ema", "ema"), ("raw", "raw"), ("ema.shadow_params", "ema")])
+def test_an_average_without_names_takes_those_beside_it(wish: str | None, kind: str, tmp_path: Path) -> None:
+    content = {"state_dict": prefixed("module.", RAW), "ema": torch_ema(averages_in_order())}
+    found = read_checkpoint(save(tmp_path / "a.pt", content), wishes=Wishes(weights=wish))
+    assert found.weights == kind
+    expected = EMA if kind == "ema" else RAW
+    assert all(torch.equal(found.state_dict[name], tensor) for name, tensor in expected.items())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            {"model": RAW, "ema": torch_ema(averages_in_order()[1:])},
+            "do not have their shapes in that order: call ema.copy_to",
+        ),
+        ({"model": RAW, "ema": torch_ema(averages_in_order()[::-1])}, "do not have their shapes in that order"),
+        ({"ema": torch_ema(averages_in_order())}, "nothing beside it names them: call ema.copy_to"),
+        (torch_ema(averages_in_order()), "the moving average under shadow_params of a.pt is a list of"),
+    ],
+    ids=["one is missing", "another order", "alone", "alone in the file"],
+)
+def test_an_average_that_nothing_names_is_refused(content: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.pt", content)
+    with pytest.raises(CheckpointError, match=words):
+        read_checkpoint(path)
+    if "model" in content:
+        assert torch.equal(bias(read_checkpoint(path, wishes=Wishes(weights="raw"))), RAW["head.bias"])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Accuracy on labelled pictures: who is right, who changed, what counts as no answer."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +11,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gaussport.errors import DataError
+from gaussport.export.bundle.store import Bundle
 from gaussport.export.calibration.pictures import Pictures
+from gaussport.export.precision.accuracy import NO_ANSWER, classes_of, compared
 from gaussport.export.progress import unwatched
 from gaussport.export.verification.contact_sheet import MOST, as_seen, contact_sheet
-from gaussport.export.verification.measurement import NO_ANSWER, Changed, ClassScore, measure
+from gaussport.export.verification.labelled import data_answered
+from gaussport.export.verification.measurement import Changed, ClassScore, measure
+from gaussport.export.verification.subject import Subject
+from gaussport.export.verification.wish import VerifyWish
 from gaussport.models.image.preprocess import Preprocessing, to_pixels
 
 LABELS = ("cat", "dog", "owl")
@@ -112,3 +119,50 @@ def test_the_contact_sheet_shows_every_changed_picture_up_to_a_limit() -> None:
     assert sizes[0][0] < sizes[1][0] == sizes[2][0]
     assert sizes[0][1] < sizes[1][1] < sizes[2][1]
     assert sizes[2] == sizes[3]
+
+
+def _with_a_hole(targets: tuple[int, ...], hole: int) -> Pictures:
+    whole = _pictures(targets)
+
+    def pixels(index: int) -> NDArray[np.float32]:
+        if index == hole:
+            raise DataError("broken")
+        return whole.pixels(index)
+
+    return Pictures(whole.source, whole.count, pixels, whole.targets, whole.names)
+
+
+def test_an_export_leaves_out_what_cannot_be_read_as_verify_does() -> None:
+    pictures = _with_a_hole((0, 0, 1, 1), 2)
+    model, reference = _answering([0, 1, 1, 0]), _answering([0, 0, 1, 1])
+    found = compared("as written", pictures, *(classes_of(run, pictures, unwatched, "") for run in (reference, model)))
+    again = measure(model, pictures, LABELS, 0.0, unwatched, ("PyTorch", reference))
+    assert (found.pictures, found.unreadable) == (again.pictures, again.unreadable) == (3, ("picture 2",))
+    assert (found.checkpoint, found.model, found.agreement) == (1.0, 1 / 3, 1 / 3)
+    assert (found.checkpoint, found.model) == (again.reference_accuracy, again.accuracy)
+
+
+def test_no_picture_that_can_be_read_is_an_error_in_both() -> None:
+    pictures = _with_a_hole((0,), 0)
+    classes = classes_of(_answering([0]), pictures, unwatched, "")
+    with pytest.raises(DataError, match="none of the 1 pictures of folder can be read"):
+        compared("as written", pictures, classes, classes)
+
+
+def _pictures_on_disk(root: Path) -> Path:
+    (root / "kind 3").mkdir(parents=True)
+    for index in range(2):
+        Image.new("RGB", (40, 24), (80 * index, 10, 10)).save(root / "kind 3" / f"{index}.png")
+    return root
+
+
+@pytest.mark.parametrize("resized_from", [None, (12, 20)])
+def test_the_cards_accuracy_is_not_lent_to_another_size(
+    bundle: Bundle, tmp_path: Path, resized_from: tuple[int, int] | None
+) -> None:
+    """The card speaks of the size that the weights were trained on."""
+    origin = bundle.manifest.provenance.model_copy(update={"resized_from": resized_from})
+    resized = replace(bundle, manifest=bundle.manifest.model_copy(update={"provenance": origin}))
+    said = data_answered(Subject(resized, VerifyWish(data=str(_pictures_on_disk(tmp_path / "pictures")))))
+    other = " for pictures of 12×20, and this model takes 24×40" if resized_from else ""
+    assert said.endswith(f"of 2 pictures of {tmp_path / 'pictures'} are right, its checkpoint's card states 75.00%{other}")
