@@ -15,6 +15,8 @@ from gaussport.serving.api_keys import ApiKeys, RequireKey
 from gaussport.serving.body_limit import BodyLimit
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.decoding import Decoder
+from gaussport.serving.explain import route as explain
+from gaussport.serving.explain.queue import ExplainQueue
 from gaussport.serving.metrics import CONTENT_TYPE, Metrics
 from gaussport.serving.openapi import ERRORS
 from gaussport.serving.repository import Repository
@@ -36,6 +38,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
     limits = ImageLimits(settings.max_pixels, settings.max_side_ratio)
     decoder = Decoder(settings.decode_threads or max(1, usable_cores() // settings.workers), limits, metrics)
     tracing = tracing or tracing_to(settings.otel_endpoint)
+    explanations = ExplainQueue(settings.explain_queue)
     keys = ApiKeys(settings.api_keys, settings.api_keys_file)
 
     @asynccontextmanager
@@ -46,6 +49,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
             yield
         finally:
             await models.close()
+            explanations.close()
             decoder.pool.shutdown(wait=False, cancel_futures=True)
             tracing.shutdown()
 
@@ -81,6 +85,8 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
     app.add_middleware(RequestScope, metrics=metrics, tracing=tracing, closing=lambda: models.draining)
     app.include_router(classify.routes(models, decoder, metrics, tracing, settings.max_images))
     app.include_router(v2.routes(models, decoder, metrics, settings))
+    if settings.explain:
+        app.include_router(explain.routes(models, decoder, explanations))
     if settings.docs:
         app.include_router(reference_pages.routes())
 

@@ -33,7 +33,7 @@ class ServedModel:
     def __init__(
         self, bundle: Bundle, settings: Settings, metrics: Metrics, name: str | None = None, version: str | None = None
     ) -> None:
-        self.manifest = bundle.manifest
+        self.bundle, self.manifest = bundle, bundle.manifest
         self.name, self.version = name or bundle.manifest.name, version or bundle.manifest.version
         self.labels = bundle.manifest.labels
         self.runtime = Runtime(bundle, settings.provider, threads_each(settings), ProviderOptions.of(settings))

@@ -59,6 +59,8 @@ class Settings:
     tls_cert: Path | None = _knob(None, "certificate chain (PEM); makes the server speak HTTPS", Path)  # noqa: RUF009
     tls_key: Path | None = _knob(None, "private key (PEM), if it is not in the same file", Path)  # noqa: RUF009
     cors_origins: tuple[str, ...] = _knob((), "origins whose pages may call, as https://a.example; * for all", tuple)
+    explain: bool = _knob(True, "answer /v1/explain, for models whose bundle has explain.onnx", bool)
+    explain_queue: int = _knob(4, "explanations that may run or wait; beyond it requests get 429", int, 1)
     docs: bool = _knob(True, "serve the interface's pages under /docs and /redoc", bool)
     log_format: str = _knob("text", "text for people, json for machines", str, choices=("text", "json"))
     log_level: str = _knob("warning", "info adds a line for each request", str, choices=_LEVELS)

@@ -11,6 +11,7 @@ from gaussport.serving.explain.folder import Census, count
 from gaussport.serving.explain.numbers import layer_explanations
 from gaussport.serving.explain.output import Output
 from gaussport.serving.explain.pictures import ExplainedPicture, explained_pictures, seen
+from gaussport.serving.explain.seen import Picture
 from gaussport.serving.explain.selection import Selection
 
 _SHOWN_COMPONENTS = 12
@@ -44,8 +45,6 @@ class ExplainSession:
         count(self._censuses, chosen, number, picture.path.parent.name)
         figures = {}
         if self.output is not None and number < self.most:
-            from gaussport.serving.explain.drawing.canvas import Picture
-
             canvas = Picture.of(picture.pixels, self.explainer.manifest.preprocessing)
             figures = {"figures": self.output.figures(picture, canvas, self.selection)}
         return {
@@ -72,8 +71,8 @@ class ExplainSession:
     def _patches(self, heads: list[dict[str, Any]]) -> dict[str, bytes]:
         """The best patches of the busiest components: of the chosen layers, or of the last one."""
         from gaussport.serving.explain.drawing import rendered
-        from gaussport.serving.explain.drawing.canvas import Picture
         from gaussport.serving.explain.drawing.patches import patches_figure
+        from gaussport.serving.explain.seen import Picture
 
         spec = self.explainer.manifest.preprocessing
 

@@ -1,16 +1,22 @@
 """Both zoo models as bundles, traced once and not proved again: other tests prove exports."""
 
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
 from gaussport.export import work
+from gaussport.export.bundle.manifest import EXPLAIN_FILE
 from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
 from gaussport.export.precision.conversion import Conversion
 from gaussport.models import zoo
@@ -30,6 +36,36 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bundle]
         return made[name]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def url(bundles: Callable[[str], Bundle], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server in a process of its own, of both models and of one as an older gaussport wrote it."""
+    older = _without_explanation(bundles("mnist-gma"), tmp_path_factory.mktemp("older") / "older")
+    served = [str(path) for path in (bundles("mnist-ssog").path, bundles("mnist-gma").path, older)]
+    command = [sys.executable, "-m", "gaussport", "serve", *served, "--port", "0", "--threads", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().rpartition(" on ")[2].partition("  ")[0].strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+
+
+@pytest.fixture
+def http(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+        yield client
+
+
+def _without_explanation(bundle: Bundle, destination: Path) -> Path:
+    with writing_bundle(destination) as draft:
+        for name in set(bundle.manifest.files) - {EXPLAIN_FILE}:
+            (draft.folder / name).write_bytes(bundle.read(name))
+        draft.finish(lambda files: bundle.manifest.model_copy(update={"files": files, "name": "older"}))
+    return destination
 
 
 def _bundle(checkpoint: Path, destination: Path) -> Bundle:

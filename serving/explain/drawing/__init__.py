@@ -18,7 +18,7 @@ from gaussport.serving.explain.selection import Selection
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from gaussport.serving.explain.drawing.canvas import Picture as Picture
+    from gaussport.serving.explain.seen import Picture as Picture
 
 FORMATS = ("png", "svg")
 _SHARED = ("canvas", "patches")

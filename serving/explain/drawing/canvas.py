@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
@@ -10,31 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gaussport.models.image.preprocess import Preprocessing
+from gaussport.serving.explain.seen import Picture
 
 ACCENT, SECOND = "#c2410c", "#1d4ed8"
 """Readable on white and on a grey picture, and told apart by people who see red and green alike."""
 HEAT = "magma"
 _PANEL_IN, _DPI = 1.7, 110
-
-
-@dataclass(frozen=True)
-class Picture:
-    """What the model saw, [height, width, 3] from 0 to 1."""
-
-    seen: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, pixels: NDArray[np.float32], spec: Preprocessing) -> "Picture":
-        """From one normalised picture [C, height, width], its preprocessing undone."""
-        mean, std = (np.asarray(stated, dtype=np.float64)[:, None, None] for stated in (spec.mean, spec.std))
-        seen = np.clip(pixels * std + mean, 0, 1).transpose(1, 2, 0)
-        return cls(np.broadcast_to(seen, (*seen.shape[:2], 3)))
-
-    def faded(self, share: float = 0.6) -> NDArray[np.float64]:
-        """Grey and lighter, for things to be drawn over."""
-        grey = self.seen.mean(axis=2, keepdims=True)
-        return np.broadcast_to(1 - share + share * grey, self.seen.shape)
 
 
 def show_picture(ax: Axes, picture: Picture, grid: tuple[int, int]) -> None:

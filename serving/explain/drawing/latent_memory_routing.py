@@ -6,8 +6,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
-from gaussport.serving.explain.drawing.canvas import ACCENT, SECOND, Picture, mark_cell, show_picture
+from gaussport.serving.explain.drawing.canvas import ACCENT, SECOND, mark_cell, show_picture
 from gaussport.serving.explain.operators.latent_memory_routing import OPERATOR, RoutingView
+from gaussport.serving.explain.seen import Picture
 
 __all__ = ["OPERATOR", "draw_head", "draw_layer"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from gaussport.serving.explain.drawing.canvas import Picture
+from gaussport.serving.explain.seen import Picture
 
 _GAP = 1  # white pixels between patches
 _COLUMNS = 2  # components side by side

@@ -7,9 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse
 
-from gaussport.serving.explain.drawing.canvas import ACCENT, HEAT, SECOND, Picture, mark_cell, show_picture
+from gaussport.serving.explain.drawing.canvas import ACCENT, HEAT, SECOND, mark_cell, show_picture
 from gaussport.serving.explain.head_shape import head_shape
 from gaussport.serving.explain.operators.separable_gaussian_filter import OPERATOR, SECTORS, FieldView
+from gaussport.serving.explain.seen import Picture
 
 __all__ = ["OPERATOR", "draw_head", "draw_layer"]
 
