@@ -56,16 +56,30 @@ dynamic_batching {{ max_queue_delay_microseconds: 2000 }}
 class Triton:
     """A Triton that serves the bundle's model under its name, version 1. Its log is folder/triton.log."""
 
-    def __init__(self, bundle: Path, installed: Path, folder: Path) -> None:
+    def __init__(self, bundle: Path, installed: Path, folder: Path, models: Path | None = None) -> None:
+        """`models` is a model repository to serve in place of the plain one that is written for the bundle."""
         server = _install(installed, folder / "server")
-        _write_model(open_bundle(bundle).manifest, bundle.resolve(), folder / "models")
+        if models is None:
+            models = folder / "models"
+            _write_model(open_bundle(bundle).manifest, bundle.resolve(), models)
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
         self._log = folder / "triton.log"
         self._command = [
             str(server / "bin/tritonserver"),
-            *("--model-repository", str(folder / "models"), "--backend-directory", str(server / "backends")),
-            *("--model-control-mode", "explicit", "--load-model", "*", "--allow-grpc", "false", "--allow-metrics", "false"),
+            *("--model-repository", str(models), "--backend-directory", str(server / "backends")),
+            *(
+                "--model-control-mode",
+                "explicit",
+                "--load-model",
+                "*",
+                "--allow-grpc",
+                "false",
+                "--allow-metrics",
+                "false",
+                "--exit-timeout-secs",
+                "5",
+            ),
             *("--http-address", "127.0.0.1", "--http-port", str(port)),
         ]
         libraries = [str(installed / "nvidia_pytriton.libs"), sysconfig.get_config_var("LIBDIR")]
