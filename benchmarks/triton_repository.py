@@ -9,6 +9,7 @@ exit code 1 if an answer differs.
 
 import argparse
 import contextlib
+import os
 import statistics
 import subprocess
 import sys
@@ -54,10 +55,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder, "models")
         write_repository(wish.bundle, models)
-        with Triton(wish.bundle, wish.triton, Path(folder), models) as triton, ours(wish.bundle) as url:
+        with Triton(wish.bundle, wish.triton, Path(folder), models) as triton, ours(wish.bundle) as (url, pid):
             servers = {"Triton": triton.url, "gaussport serve": url}
             good = compare(servers, manifest, pictures) and compare_errors(servers, manifest)
-            compare_pace(servers, manifest, pictures)
+            compare_pace(servers, {"Triton": triton.pid, "gaussport serve": pid}, manifest, pictures)
     return 0 if good else 1
 
 
@@ -69,12 +70,12 @@ def write_repository(bundle: Path, models: Path) -> None:
 
 
 @contextlib.contextmanager
-def ours(bundle: Path) -> Iterator[str]:
+def ours(bundle: Path) -> Iterator[tuple[str, int]]:
     command = [sys.executable, "-m", "gaussport", "serve", str(bundle), "--port", "0", "--threads", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        yield process.stdout.readline().rpartition(" on ")[2].strip()
+        yield process.stdout.readline().rpartition(" on ")[2].strip(), process.pid
     finally:
         process.terminate()
         process.wait(30)
@@ -125,23 +126,27 @@ def compare_errors(servers: dict[str, str], manifest: Manifest) -> bool:
     return good
 
 
-def compare_pace(servers: dict[str, str], manifest: Manifest, pictures: Sequence[bytes]) -> None:
-    """Requests of one row from several clients, the servers in turn; median of the rounds."""
+def compare_pace(servers: dict[str, str], pids: dict[str, int], manifest: Manifest, pictures: Sequence[bytes]) -> None:
+    """Requests of one row from several clients, the servers in turn; medians of the rounds. Processor time tells on a busy
+    machine, where the rate does not."""
     pixels = np.zeros((1, *manifest.preprocessing.tensor_shape), np.float32)
     ways: dict[str, Callable[[str], Any]] = {
         "tensors": lambda url: ask(url, manifest, pixels=pixels),
         "pictures": lambda url: ask(url, manifest, image=pictures[0]),
     }
     for way, send in ways.items():
-        rates: dict[str, list[float]] = {name: [] for name in servers}
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in servers}
         for _ in range(ROUNDS):
             for name, url in servers.items():
-                rates[name].append(pace(lambda send=send, url=url: send(url)))
-        medians = {name: statistics.median(each) for name, each in rates.items()}
-        console.print(f"{way}/s from {CLIENTS} clients: {', '.join(f'{name} {rate:.0f}' for name, rate in medians.items())}")
+                before = processor_seconds(pids[name])
+                count = requests_done(lambda send=send, url=url: send(url))
+                found[name].append((count / SECONDS, 1000 * (processor_seconds(pids[name]) - before) / count))
+        for name, rounds in found.items():
+            rate, cost = (statistics.median(each) for each in zip(*rounds, strict=True))
+            console.print(f"{way} from {CLIENTS} clients, {name}: {rate:.0f}/s, {cost:.2f} ms of one core each")
 
 
-def pace(send: Callable[[], Any]) -> float:
+def requests_done(send: Callable[[], Any]) -> int:
     stop = time.monotonic() + SECONDS
 
     def until_stop(_: int) -> int:
@@ -152,7 +157,15 @@ def pace(send: Callable[[], Any]) -> float:
         return count
 
     with ThreadPoolExecutor(CLIENTS) as pool:
-        return sum(pool.map(until_stop, range(CLIENTS))) / SECONDS
+        return sum(pool.map(until_stop, range(CLIENTS)))
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process and its children, so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    below = sum(processor_seconds(int(child)) for file in children for child in file.read_text().split())
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + below
 
 
 _own = threading.local()  # the client is not for several threads at once

@@ -95,6 +95,11 @@ class Triton:
             self._process.terminate()
             self._process.wait(30)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def ensure_running(self) -> bool:
         """Start it, if it is not running. Returns whether it was."""
         if self._process is not None:

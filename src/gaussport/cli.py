@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "classify": ("gaussport.serving.commands.classify", "classify pictures with a bundle, without a server"),
     "explain": ("gaussport.serving.commands.explain", "show what a bundle's attention looked at in pictures"),
     "query": ("gaussport.serving.commands.query", "classify pictures through a running server"),
+    "plan": ("gaussport.serving.commands.plan", "say how many replicas a load needs, from a measurement"),
     "train": ("gaussport.models.commands.train", "train a small classifier on MNIST digits or an image folder"),
 }
 
