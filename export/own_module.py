@@ -4,6 +4,7 @@ The factory is code that the caller asks for by name; nothing that a checkpoint 
 """
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -139,6 +140,12 @@ def trained_module(
 
 def _classes(module: nn.Module, preprocessing: Preprocessing, name: str) -> int:
     shape = (1, *preprocessing.tensor_shape)
+    asked = _asked(module)
+    if len(asked) > 1:
+        raise ExportError(
+            f"the module of {name} asks for {asked[0]} and {', '.join(asked[1:])}, but a bundle feeds pictures alone: give "
+            "what is beside them a default, or keep it in the module as a buffer"
+        )
     try:
         with evaluating(module):
             logits = module(torch.zeros(shape))
@@ -148,6 +155,13 @@ def _classes(module: nn.Module, preprocessing: Preprocessing, name: str) -> int:
         found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ExportError(f"the module of {name} gives {found} for one picture but must give logits [1, classes]")
     return int(logits.shape[1])
+
+
+def _asked(module: nn.Module) -> list[str]:
+    """The names of what its forward takes that has no default."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in kinds]
 
 
 def _load(module: nn.Module, tensors: dict[str, Tensor], source: str, factory: str) -> None:

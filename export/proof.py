@@ -25,7 +25,7 @@ from gaussport.export.precision.own_rounding import rounding
 from gaussport.export.precision.runners import ROUNDED, has_cpu_kernels, rounding_session
 from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.session import Session
-from gaussport.export.tolerance import Tolerance, tolerance_between_runners, tolerance_for
+from gaussport.export.tolerance import Tolerance, tolerance_between_integers, tolerance_between_runners, tolerance_for
 
 Logits = NDArray[np.float32]
 
@@ -34,6 +34,7 @@ _FEW = {"fp32": 2, "fp16": 7, "bf16": 7}
 
 OUTPUT = "logits"
 PYTORCH, AS_WRITTEN, INLINED = "PyTorch", "as written", "inlined"
+INTEGERS = "PyTorch in int8"
 
 
 class Runs(Protocol):
@@ -127,6 +128,11 @@ def prove_runners(
         answers = [InPyTorch(module).run(question.pixels) for question in questions]
         own_rounding = _own_rounding(module, questions, answers, precision)
     return _compared(PYTORCH, runners, questions, answers, tolerance_for(precision, _scale(answers), own_rounding), output)
+
+
+def prove_integers(twin: nn.Module, runners: dict[str, Runs], questions: list[Question], output: str = OUTPUT) -> Proof:
+    """Compare everything that runs an int8 model with its twin in PyTorch; see `integer_twin`."""
+    return agree({INTEGERS: InPyTorch(twin), **runners}, questions, "int8", output, tolerance_between_integers)
 
 
 def agree(

@@ -3,9 +3,10 @@
 import numpy as np
 
 from gaussport.errors import BundleError
+from gaussport.export.precision.integer_twin import integer_twin
 from gaussport.export.precision.runners import NO_BF16, has_cpu_kernels
 from gaussport.export.probes import batch_sizes
-from gaussport.export.proof import Proof, agree, prove_runners
+from gaussport.export.proof import Proof, agree, prove_integers, prove_runners
 from gaussport.export.session import Session
 from gaussport.export.tolerance import tolerance_between_forms
 from gaussport.export.verification.subject import Subject
@@ -75,9 +76,19 @@ def pytorch_agrees(subject: Subject) -> str:
         )
     proof = prove_runners(subject.classifier, subject.runners, subject.questions, manifest.precision, manifest.output.name)
     said = _judged(subject, "pytorch", proof, "the model")
+    if manifest.precision == "int8":
+        said += f"; {_integers_agree(subject)}"
     same = checkpoint.sha256 == manifest.provenance.checkpoint_sha256
     file = "the bundle's own checkpoint" if same else f"{checkpoint.source}, another file than the bundle was made of"
     return f"{said}; {file}"
+
+
+def _integers_agree(subject: Subject) -> str:
+    """An int8 model does what PyTorch does with the checkpoint's weights as integers and the bundle's ranges."""
+    twin = integer_twin(subject.classifier, subject.model)
+    if twin is None:
+        return "not compared in int8: a layer that the graph quantizes is no linear layer of the module"
+    return _judged(subject, "integers", prove_integers(twin, subject.runners, subject.questions), "it")
 
 
 def other_agrees(subject: Subject) -> str:

@@ -20,7 +20,7 @@ _MANY = 3  # how many suspects a sentence names
 
 def layer_at_fault(subject: Subject, failed: set[str]) -> str | None:
     """Where the model goes astray, and the suspect. None when no failed check is about the model's answers."""
-    if "pytorch" in failed and "pytorch" in subject.proofs:
+    if "pytorch" in failed and _failed(subject, "pytorch"):
         return _against_pytorch(subject, subject.proofs["pytorch"])
     if "batches" in failed:
         return _first_not_finite(subject)

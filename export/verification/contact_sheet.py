@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from gaussport.export.calibration.pictures import Pictures
-from gaussport.export.probes import Pixels
 from gaussport.export.precision.accuracy import NO_ANSWER
+from gaussport.export.probes import Pixels
 from gaussport.export.verification.measurement import Changed
 from gaussport.models.image.preprocess import Preprocessing
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_graphsurgeon as gs
 import pytest
 import torch
 from onnx import numpy_helper
@@ -17,8 +18,10 @@ from gaussport.export.passes import operate
 from gaussport.export.precision.casting import narrow
 from gaussport.export.precision.emulation import emulated
 from gaussport.export.precision.formats import FORMATS
+from gaussport.export.precision.integer_twin import integer_twin
 from gaussport.export.precision.own_rounding import rounding
-from gaussport.export.proof import Proof, prove_runners
+from gaussport.export.precision.quantization import quantizable, quantize
+from gaussport.export.proof import Proof, prove_integers, prove_runners
 from gaussport.export.session import Session
 from gaussport.export.tolerance import CEILINGS, FLOORS, LEAST, tolerance_for
 from gaussport.export.verification.weights import weights_equal
@@ -41,14 +44,18 @@ def _proof(zoo: Zoo, model: onnx.ModelProto, precision: str) -> Proof:
     return prove_runners(zoo.module, {"rounded": session}, zoo.probes.questions(7), precision)
 
 
-def _negate_largest(model: onnx.ModelProto, name: str) -> float:
-    """The number of largest magnitude in that tensor changes its sign; its magnitude."""
+def _largest(model: onnx.ModelProto, name: str) -> int:
+    values = numpy_helper.to_array(next(tensor for tensor in model.graph.initializer if tensor.name == name))
+    return int(np.abs(values.astype(np.float32)).argmax())
+
+
+def _negate(model: onnx.ModelProto, name: str, index: int) -> float:
+    """That number of the tensor changes its sign; its magnitude."""
     tensor = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     values = numpy_helper.to_array(tensor).copy()
-    largest = np.abs(values.astype(np.float32)).argmax()
-    values.flat[largest] = -values.flat[largest]
+    values.flat[index] = -values.flat[index]
     tensor.CopyFrom(numpy_helper.from_array(values, name))
-    return float(np.abs(values.flat[largest]))
+    return float(np.abs(values.flat[index]))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -57,9 +64,31 @@ def test_a_good_export_passes_and_a_negated_weight_does_not(each: Zoo, precision
     good = _proof(each, model, precision)
     good.require()
     assert good.tolerance.absolute <= FLOORS[precision] * good.tolerance.scale
-    _negate_largest(model, LOUDEST[each.path.stem])
+    name = LOUDEST[each.path.stem]
+    _negate(model, name, _largest(each.model, name))
     with pytest.raises(ProofError, match=r"differs from PyTorch's by .* more than the tolerance"):
         _proof(each, model, precision).require()
+
+
+def test_in_int8_a_negated_weight_fails_beside_the_same_integers(each: Zoo) -> None:
+    """Beside float32 it would hide: clipping alone moves logits by more."""
+    inputs = {node.inputs[0].name for node in quantizable(gs.import_onnx(each.model)).values()}
+    model = operate(each.model, lambda graph: quantize(graph, dict.fromkeys(inputs, 4.0)))
+    twin, questions = integer_twin(each.module, model), each.probes.questions(7)
+    assert twin is not None
+    prove_integers(twin, {"as written": Session(serialize(model))}, questions).require()
+    name = LOUDEST[each.path.stem]
+    stored = {tensor.name for tensor in model.graph.initializer}
+    _negate(model, name if name in stored else f"{name}.int8", _largest(each.model, name))
+    with pytest.raises(ProofError, match=r"differs from PyTorch in int8's by .* the same integers"):
+        prove_integers(twin, {"as written": Session(serialize(model))}, questions).require()
+
+
+def test_a_module_without_those_layers_has_no_twin(ssog: Zoo) -> None:
+    inputs = {node.inputs[0].name for node in quantizable(gs.import_onnx(ssog.model)).values()}
+    model = operate(ssog.model, lambda graph: quantize(graph, dict.fromkeys(inputs, 4.0)))
+    assert integer_twin(nn.Linear(2, 2), model) is None
+    assert integer_twin(nn.ModuleDict({"patch_embed": nn.Identity()}), model) is None
 
 
 def test_what_no_answer_shows_the_stored_numbers_do(zoo: Any) -> None:
@@ -67,7 +96,8 @@ def test_what_no_answer_shows_the_stored_numbers_do(zoo: Any) -> None:
     gma: Zoo = zoo("mnist-gma")
     model = _in(gma, "fp32")
     stored = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims]
-    assert _negate_largest(model, "blocks.2.attn.mu") == max(np.abs(numpy_helper.to_array(t)).max() for t in stored)
+    name = "blocks.2.attn.mu"
+    assert _negate(model, name, _largest(model, name)) == max(np.abs(numpy_helper.to_array(t)).max() for t in stored)
     _proof(gma, model, "fp32").require()
     subject: Any = SimpleNamespace(original=gma.checkpoint, model=model, file=ModelFile(b""))
     with pytest.raises(BundleError, match=r"blocks\.2\.attn\.mu is not mnist-gma\.safetensors's"):
