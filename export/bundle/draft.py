@@ -52,13 +52,10 @@ def writing_bundle(destination: Path, overwrite: bool = False) -> Iterator[Draft
     target = Path(os.path.realpath(destination))
     _refuse_before_work(destination, target, overwrite)
     _sweep(target)
-    folder = target.with_name(f"{_partial(target)}{secrets.token_hex(6)}")
     try:
-        folder.mkdir()
+        folder, descriptor = _locked_folder(target)
     except OSError as error:
         raise BundleError(f"{destination} cannot be written: {error.strerror}") from error
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
     packed = folder.with_name(f"{folder.name}.zip")
     try:
         draft = Draft(folder)
@@ -172,6 +169,22 @@ def _record(path: Path) -> FileRecord:
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def _locked_folder(target: Path) -> tuple[Path, int]:
+    """A new folder beside the destination, and the descriptor that holds its lock. Before it is locked it looks like a dead
+    writer's, and another writer of the same destination may sweep it away: then the next one is made."""
+    while True:
+        folder = target.with_name(f"{_partial(target)}{secrets.token_hex(6)}")
+        folder.mkdir()
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if folder.is_dir():
+            return folder, descriptor
+        os.close(descriptor)
 
 
 def _sweep(target: Path) -> None:

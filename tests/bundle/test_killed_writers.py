@@ -4,9 +4,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from gaussport.export.bundle import draft
+from gaussport.export.bundle.store import open_bundle
 
 ROUNDS = 25
 
@@ -58,3 +63,27 @@ def test_a_kill_at_any_moment_leaves_a_whole_bundle(tmp_path: Path, name: str) -
     done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0  # some writer got through, so that kills met every stage of one
+
+
+@pytest.mark.parametrize("moment", ["opened", "locked"])
+def test_a_writer_without_its_lock_yet_is_not_taken_for_a_dead_one(
+    tmp_path: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Two writers of one destination: the second sweeps just before the first has opened, or locked, its new folder."""
+    module, name = {"opened": (draft.os, "open"), "locked": (draft.fcntl, "flock")}[moment]
+    original = getattr(module, name)
+    swept: list[Path] = []
+
+    def late(*arguments: Any) -> Any:
+        drafts = [path for path in tmp_path.iterdir() if path.is_dir()]
+        if drafts and not swept:
+            swept.extend(drafts)
+            monkeypatch.setattr(module, name, original)
+            draft._sweep(tmp_path / "tiny")
+            assert not drafts[0].exists()
+        return original(*arguments)
+
+    monkeypatch.setattr(module, name, late)
+    assert open_bundle(write(tmp_path / "tiny")).read("model.onnx") == b"weights"
+    assert swept
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
