@@ -35,6 +35,8 @@ _SWITCH_INTERVAL_S = 0.001
 """After this the event loop gets Python's lock from a thread that decodes; Python's own five milliseconds add up."""
 _LAST_WORDS_S = 1.0
 """Before the drain's end, for the 503s of those that will not be answered to reach their clients."""
+_HANDSHAKE_GRACE_S = 1.0
+"""For TLS handshakes that are under way when the port closes."""
 
 
 def serve(paths: Sequence[Path], settings: Settings, announce: Callable[[str], None]) -> int:
@@ -80,9 +82,10 @@ class _Server(uvicorn.Server):
     the kernel, where no limit of ours can refuse them. And at the end those that wait there would be cut off.
     """
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, handshake_timeout_s: float) -> None:
         super().__init__(config)
         self._listener = listener
+        self._handshake_timeout_s = handshake_timeout_s if config.is_ssl else None
         self._connecting: set[asyncio.Task[object]] = set()
 
     @contextlib.contextmanager
@@ -98,13 +101,18 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().remove_reader(self._listener)
         self._accept(BACKLOG)
         self._listener.close()
-        await asyncio.gather(*self._connecting, return_exceptions=True)
+        if self._connecting:  # a TLS handshake may still end; one that its client has left lying may not hold us up
+            await asyncio.wait(self._connecting, timeout=_HANDSHAKE_GRACE_S)
+            for task in self._connecting:
+                task.cancel()
         await super().shutdown()
 
     def _accept(self, most: int) -> None:
         loop = asyncio.get_running_loop()
         for connection in accepted(self._listener, most):
-            greeting = loop.connect_accepted_socket(self._protocol, connection, ssl=self.config.ssl)
+            greeting = loop.connect_accepted_socket(
+                self._protocol, connection, ssl=self.config.ssl, ssl_handshake_timeout=self._handshake_timeout_s
+            )
             task: asyncio.Task[object] = loop.create_task(greeting)
             self._connecting.add(task)
             task.add_done_callback(self._greeted)
@@ -127,7 +135,7 @@ class _Process:
     def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
         config = quiet_config(app, settings.body_timeout_s, settings.keep_alive_s, settings.tls_cert, settings.tls_key)
         config.timeout_graceful_shutdown = max(1, math.floor(settings.drain_timeout_s - settings.drain_delay_s))
-        self.server = _Server(config, listener)
+        self.server = _Server(config, listener, settings.body_timeout_s)
         self._models: ServedModels = app.state.models
         self._keys: ApiKeys = app.state.keys
         self._settings = settings

@@ -1,7 +1,10 @@
 """`gaussport query URL IMAGES…`: classify pictures through a running server, over several connections."""
 
 import argparse
+import os
 from pathlib import Path
+
+KEY_VARIABLE = "GAUSSPORT_API_KEY"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -10,6 +13,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--top-k", type=int, default=5, metavar="INT", help="labels for each picture (default: 5)")
     parser.add_argument("--connections", type=int, default=4, metavar="INT", help="requests at once (default: 4)")
+    parser.add_argument(
+        "--timeout-s", type=float, default=60.0, metavar="NUM", help="patience with one answer (default: 60)"
+    )
+    parser.add_argument("--ca", type=Path, metavar="FILE", help="certificates (PEM) to trust instead of the system's")
+    parser.add_argument(
+        "--api-key-file",
+        type=Path,
+        metavar="FILE",
+        help=f"file that holds the API key (default: the variable {KEY_VARIABLE})",
+    )
     parser.add_argument("--json", action="store_true", help="write JSON for machines")
 
 
@@ -21,13 +34,37 @@ def run(arguments: argparse.Namespace) -> int:
     for flag, value in (("--top-k", arguments.top_k), ("--connections", arguments.connections)):
         if value < 1:
             raise UsageError(f"{flag} is {value}: give at least 1")
+    if not arguments.timeout_s > 0:
+        raise UsageError(f"--timeout-s is {arguments.timeout_s}: give more than 0")
     paths = pictures_in(arguments.images)
     if not paths:
         raise UsageError("there are no pictures in the folders given: name files, or folders that hold some")
-    with Client(arguments.url, arguments.connections) as client:
+    options = {
+        "connections": arguments.connections,
+        "timeout_s": arguments.timeout_s,
+        "ca": arguments.ca,
+        "api_key": _api_key(arguments.api_key_file),
+    }
+    with Client(arguments.url, **options) as client:
         answers = client.classify(paths, arguments.top_k, arguments.model)
         rows = (
             Row(str(path), answer.predictions, answer.warnings, answer.error, answer.code)
             for path, answer in zip(paths, answers, strict=True)
         )
         return show(list(with_progress(rows, len(paths))), arguments.json)
+
+
+def _api_key(file: Path | None) -> str | None:
+    """From a file or the environment, never from a flag: `ps` shows flags to everybody."""
+    from gaussport.errors import UsageError
+
+    if file is None:
+        return os.environ.get(KEY_VARIABLE) or None
+    try:
+        lines = [line.strip() for line in file.read_text("ascii").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read as an API key: give a text file with the key in one line") from error
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise UsageError(f"{file} holds no API key: write it there, in one line")
+    return keys[0]

@@ -110,3 +110,20 @@ def test_interrupting_twice_ends_without_waiting(tiny: Path, run_server: Callabl
             os.kill(server.process.pid, signal.SIGINT)
             time.sleep(0.3)
         assert server.process.wait(timeout=15) == 0
+
+
+def test_a_tls_handshake_left_lying_holds_nobody_up(tiny: Path, run_server: Callable[..., Any]) -> None:
+    """Neither a connection's place, beyond the time that a request may take to arrive, nor the end of the server."""
+    tls = Path(__file__).parent / "tls"
+    options = ("--tls-cert", str(tls / "cert.pem"), "--tls-key", str(tls / "key.pem"), "--body-timeout-s", "0.5")
+    hello = b"\x16\x03\x01\x02\x00"
+    with run_server(tiny, options=options) as server, socket.create_connection(("127.0.0.1", server.port), 20) as lying:
+        lying.sendall(hello)
+        assert lying.recv(1) == b""  # closed by the server
+    longer = (*options[:-1], "50")
+    with run_server(tiny, options=longer) as server, socket.create_connection(("127.0.0.1", server.port)) as lying:
+        lying.sendall(hello)
+        time.sleep(0.1)
+        server.process.send_signal(signal.SIGTERM)
+        server.process.communicate(timeout=25)
+        assert server.process.returncode == 0

@@ -66,20 +66,20 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-def raw(fuzzed: Any, picture: bytes) -> httpx.Response:
+def raw(fuzzed: Any, picture: bytes) -> Any:
     return fuzzed.post("/v1/classify?top_k=10", picture, {"content-type": "image/png"})
 
 
-def of_json(fuzzed: Any, picture: bytes) -> httpx.Response:
+def of_json(fuzzed: Any, picture: bytes) -> Any:
     return fuzzed.post("/v1/classify?top_k=10", json.dumps({"image": base64.b64encode(picture).decode()}).encode())
 
 
-def multipart(fuzzed: Any, picture: bytes) -> httpx.Response:
+def multipart(fuzzed: Any, picture: bytes) -> Any:
     body = b'--B\r\nContent-Disposition: form-data; name="file"\r\n\r\n' + picture + b"\r\n--B--\r\n"
     return fuzzed.post("/v1/classify?top_k=10", body, {"content-type": "multipart/form-data; boundary=B"})
 
 
-def v2(fuzzed: Any, picture: bytes) -> httpx.Response:
+def v2(fuzzed: Any, picture: bytes) -> Any:
     element = len(picture).to_bytes(4, "little") + picture
     tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": len(element)}}
     head = json.dumps({"inputs": [tensor], "outputs": [{"name": "probabilities"}]}).encode()
