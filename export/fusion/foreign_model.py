@@ -2,6 +2,7 @@
 one float32 input of pictures with a dynamic batch, one output of logits. Anything else is refused with its reason.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,7 @@ from gaussport.errors import ExportError
 from gaussport.export.fusion.sampling import sample
 from gaussport.export.opsets import HIGHEST, LOWEST
 from gaussport.export.session import first_line
+from gaussport.plugins import DOMAIN
 
 BATCH = "batch"
 _IR_WITH_OVERLOADS = 10
@@ -53,6 +55,7 @@ def read_foreign_model(path: Path) -> ForeignModel:
     opset = next((entry.version for entry in original.opset_import if entry.domain in ("", "ai.onnx")), 0)
     if not opset or opset > HIGHEST:
         raise ExportError(f"{path.name} is of opset {opset or 'none'}: export it with one from {LOWEST} to {HIGHEST}")
+    _check_foreign(original, path.name)
     model = onnx.inliner.inline_local_functions(original)
     del model.functions[:]
     if opset < LOWEST:
@@ -76,6 +79,14 @@ def _loaded(path: Path) -> tuple[onnx.ModelProto, str]:
     if not model.graph.node:
         raise ExportError(f"{path.name} has no nodes: give the file that an exporter wrote")
     return model, digest
+
+
+def _check_foreign(model: onnx.ModelProto, name: str) -> None:
+    """Inlined, our own function bodies would be somebody's attention that is written in an unknown way."""
+    ours = Counter(node.op_type for node in model.graph.node if node.domain == DOMAIN)
+    if ours:
+        found = " and ".join(f"{count} {operator}" for operator, count in ours.items())
+        raise ExportError(f"{name} has our operators already ({found}): verify or serve the bundle that it comes from")
 
 
 def _converted(model: onnx.ModelProto, name: str, opset: int) -> onnx.ModelProto:

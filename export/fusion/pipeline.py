@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gaussport.errors import BundleError, ExportError
 from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
+from gaussport.export.fusion.early import refuse_early
 from gaussport.export.labels_file import read_labels
 from gaussport.export.progress import Steps
 from gaussport.export.wishes import (
@@ -73,6 +74,7 @@ def fuse_model(
     chosen_labels = None if labels is None else read_labels(labels)
     try:
         with writing_bundle(destination, overwrite) as draft, Steps(total=5) as steps:
+            refuse_early(path)
             from gaussport.export.fusion import bundling  # imports onnx and torch
 
             with steps.step("reading the model"):

@@ -1,5 +1,6 @@
 """A writer that is killed at any moment leaves the old bundle or the new one, whole, and nothing that stays."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def test_a_writer_without_its_lock_yet_is_not_taken_for_a_dead_one(
     tmp_path: Path, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """Two writers of one destination: the second sweeps just before the first has opened, or locked, its new folder."""
-    module, name = {"opened": (draft.os, "open"), "locked": (draft.fcntl, "flock")}[moment]
+    module, name = {"opened": (os, "open"), "locked": (fcntl, "flock")}[moment]
     original = getattr(module, name)
     swept: list[Path] = []
 

@@ -1,6 +1,9 @@
 """`gaussport fuse` as a user runs it: a bundle that verifies, or a reason and nothing written."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,6 +142,34 @@ def test_files_that_are_no_model_are_refused(tmp_path: Path, content: bytes) -> 
     (tmp_path / "file.onnx").write_bytes(content)
     assert main(["fuse", str(tmp_path / "file.onnx"), "-o", str(tmp_path / "b")]) == 1
     assert not (tmp_path / "b").exists()
+
+
+def test_what_is_no_model_is_refused_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    files = {
+        "empty.onnx": (b"", "is empty"),
+        "pointer.onnx": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is a Git LFS pointer"),
+        "page.onnx": (b"<!DOCTYPE html><html>", "is not an ONNX model"),
+    }
+    for name, (content, _) in files.items():
+        (tmp_path / name).write_bytes(content)
+    words = {name: word for name, (_, word) in files.items()} | {"missing.onnx": "cannot be read: No such file"}
+    script = (
+        "import sys; from gaussport.cli import main; "
+        "print([main(['fuse', path, '-o', 'bundle']) for path in sys.argv[1:]], {'torch', 'onnx'} & sys.modules.keys())"
+    )
+    command = [sys.executable, "-c", script, *words]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[1, 1, 1, 1] set()"
+    told = done.stderr.splitlines()
+    assert len(told) == len(words)
+    assert all(f"{name} {word}" in line for line, (name, word) in zip(told, words.items(), strict=True))
+
+
+def test_a_model_that_has_our_operators_already_is_told_so(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    bundle = fuse_model(saved("EinsumSteered"), tmp_path / "bundle", max_batch=1).bundle
+    with pytest.raises(GaussportError, match=r"has our operators already \(1 SeparableGaussianFilter\)"):
+        fuse_model(bundle.path / "model.onnx", tmp_path / "again", allow_none=True)
+    assert not (tmp_path / "again").exists()
 
 
 def test_labels_that_do_not_fit_are_refused(saved: Callable[[str], Path], tmp_path: Path) -> None:
