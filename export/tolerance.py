@@ -11,7 +11,7 @@ So the tolerance is relative to the largest logit, and follows what the model do
 What the model does with roundings is told from the module, never from the file that is judged. int8 has no such estimate:
 the probes lie outside the pictures that its ranges were chosen from, so that clipping, not rounding, moves its answers,
 and how much depends on the file's own ranges. So an int8 model is also held to a twin in PyTorch that uses the same ranges
-and rounds the module's own weights: the arithmetic is the same, and 1e-2 is sixteen times what was measured on the zoo.
+and rounds the module's own weights: the arithmetic is the same, and the zoo agrees to 3e-3 of the largest logit.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ FLOORS = {
 }
 """The floor where it is not."""
 CEILINGS = {"fp32": 1e-2, "fp16": 1e-1, "bf16": 2e-1, "int8": 4e-1}  # more than this changes which class wins
-INTEGERS = 1e-2
+INTEGERS = 1.5e-2
 """The share of the largest logit by which an int8 model may differ from its twin: halves that round the other way."""
 OWN_ROUNDINGS = {
     "fp32": 8.0,  # two float32 programs are each one such error from the truth; the rest is luck of the inputs
@@ -65,7 +65,7 @@ class Tolerance:
     def reason(self) -> str:
         own, scale = self.own_rounding, self.scale
         share = self.absolute / scale if scale else _floor(self.precision, own)
-        kind = f"{share:.0e} × the largest logit, {scale:.3g}"
+        kind = f"{share:.2g} × the largest logit, {scale:.3g}"
         if self.unknown:
             return f"{self.absolute:.1e} = {kind} ({self.precision}; {self.unknown})"
         if own and self.absolute > _floor(self.precision, own) * scale:
