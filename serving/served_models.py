@@ -117,7 +117,11 @@ class ServedModels:
         """The first load. Raises when nothing at all can be served, in the words of the only bundle if there is one."""
         self.begun = True
         async with self._changing:
-            found = await self._follow(await asyncio.to_thread(self._repository.scan))
+            try:
+                found = await self._follow(await asyncio.to_thread(self._repository.scan))
+            except OSError as error:
+                what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+                raise ServingError(f"the bundles cannot be looked up: {what}; let the server's user read them") from error
         faults = list(found.values())
         usage = next((fault for fault in faults if isinstance(fault, UsageError)), None)
         if usage is not None or (len(faults) == 1 and not self._models):

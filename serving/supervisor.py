@@ -36,7 +36,13 @@ def supervise(
     paths: Sequence[Path], settings: Settings, listener: socket.socket, ready: Callable[[Sequence[str]], None]
 ) -> int:
     """Run the workers until told to stop. `ready` is called once, when all of them serve."""
-    folder = Path(tempfile.mkdtemp(prefix="gaussport-metrics-"))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="gaussport-metrics-"))
+    except OSError as error:
+        raise ServingError(
+            "several workers share their metrics in a temporary folder and none can be made: let /tmp be writable, "
+            "set TMPDIR, or serve with --workers 1"
+        ) from error
     try:
         return asyncio.run(_Supervisor(paths, settings, listener, folder).run(ready))
     finally:

@@ -101,6 +101,15 @@ def open_bundle(path: Path, check_hashes: bool = True) -> Bundle:
 
 
 def _manifest_bytes(path: Path) -> bytes:
+    try:
+        return _read_manifest(path)
+    except PermissionError as error:  # already asking whether a file is there can be forbidden
+        raise BundleError(
+            f"{path} cannot be read: {error.filename} is closed to this user, let it read the bundle"
+        ) from error
+
+
+def _read_manifest(path: Path) -> bytes:
     if not path.exists():
         raise BundleError(f"{path} does not exist: make a bundle with gaussport export CHECKPOINT -o {path}")
     if path.is_dir():
