@@ -200,15 +200,21 @@ def _as_table(rows: list[Judged]) -> None:
 
 def _as_markdown(rows: list[Judged]) -> None:
     """The differences by their reasons, as docs/protocol.md has them."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         if row.difference:
-            statuses = f"{row.triton.status or 'crash'} → {row.ours.status}"
-            change = statuses if row.triton.status != row.ours.status else row.difference
-            reasons.setdefault(row.reason, []).append(f"{row.case.name} ({change})")
-    sys.stdout.write("| why gaussport differs | requests (Triton → gaussport) |\n|---|---|\n")
-    for reason, requests in reasons.items():
-        sys.stdout.write(f"| {reason} | {'; '.join(requests)} |\n")
+            changes = reasons.setdefault(row.reason, {})
+            changes.setdefault(_change(row), []).append(row.case.name[:30])
+    sys.stdout.write("| why gaussport differs | Triton → gaussport: requests |\n|---|---|\n")
+    for reason, changes in reasons.items():
+        cells = (f"{change}: {', '.join(names)}" for change, names in changes.items())
+        sys.stdout.write(f"| {reason} | {'; '.join(cells)} |\n")
+
+
+def _change(row: Judged) -> str:
+    if row.triton.status != row.ours.status:
+        return f"{row.triton.status or 'crash'} → {row.ours.status}"
+    return row.difference if len(row.difference) <= WIDTH else f"{row.difference[:WIDTH]}…"
 
 
 def _short(heard: Heard) -> str:
