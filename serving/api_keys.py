@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gaussport.errors import UsageError
 from gaussport.serving.errors import count_as, error_response, request_id_of
 
-OPEN_PATHS = ("/v2/health/live", "/v2/health/ready", "/metrics")
+OPEN_PATHS = ("/", "/v2/health/live", "/v2/health/ready", "/metrics")
 _LEAST_LENGTH = 16
 
 

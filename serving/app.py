@@ -16,6 +16,7 @@ from gaussport.serving.body_limit import BodyLimit
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.decoding import Decoder
 from gaussport.serving.explain import route as explain
+from gaussport.serving.explain import site
 from gaussport.serving.explain.queue import ExplainQueue
 from gaussport.serving.metrics import CONTENT_TYPE, Metrics
 from gaussport.serving.openapi import ERRORS
@@ -87,6 +88,8 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
     app.include_router(v2.routes(models, decoder, metrics, settings))
     if settings.explain:
         app.include_router(explain.routes(models, decoder, explanations))
+    if settings.page:
+        app.include_router(site.routes())
     if settings.docs:
         app.include_router(reference_pages.routes())
 

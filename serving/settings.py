@@ -61,6 +61,7 @@ class Settings:
     cors_origins: tuple[str, ...] = _knob((), "origins whose pages may call, as https://a.example; * for all", tuple)
     explain: bool = _knob(True, "answer /v1/explain, for models whose bundle has explain.onnx", bool)
     explain_queue: int = _knob(4, "explanations that may run or wait; beyond it requests get 429", int, 1)
+    page: bool = _knob(True, "serve the page to drop a picture on at /", bool)
     docs: bool = _knob(True, "serve the interface's pages under /docs and /redoc", bool)
     log_format: str = _knob("text", "text for people, json for machines", str, choices=("text", "json"))
     log_level: str = _knob("warning", "info adds a line for each request", str, choices=_LEVELS)
