@@ -10,6 +10,7 @@ import pytest
 INTERPRETED = Path(__file__).with_name("interpreted")
 
 
+@pytest.mark.timeout(900)  # a whole file of tests: minutes on a busy machine
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="this process already interprets kernels")
 @pytest.mark.parametrize("file", sorted(INTERPRETED.glob("test_*.py")), ids=lambda file: file.stem)
 def test_interpreted_kernels_equal_the_definition(file: Path) -> None:
