@@ -113,7 +113,7 @@ def test_a_key_is_wanted(client: Local, png: bytes, headers: Mapping[str, str], 
 
 @pytest.mark.parametrize("client", [{"api_keys": (KEY,)}], indirect=True)
 def test_probes_and_scrapers_need_no_key_and_nothing_else_is_open(client: Local) -> None:
-    for path in ("/v2/health/live", "/v2/health/ready", "/metrics"):
+    for path in ("/", "/v2/health/live", "/v2/health/ready", "/metrics"):
         assert client.get(path).status_code == 200
     for path in (
         "/v2",
@@ -123,7 +123,7 @@ def test_probes_and_scrapers_need_no_key_and_nothing_else_is_open(client: Local)
         "/openapi.json",
         "/nowhere",
         "/v2/health/live/x",
-        "//metrics",
+        "/metrics/",  # httpx would send "//metrics" as "/", which is open
     ):
         assert client.get(path).status_code == 401, path
     assert 'gaussport_rejected_requests_total{code="unauthorized"} 8.0' in client.get("/metrics").text
