@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -69,11 +70,19 @@ def _check_output(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--threads is {arguments.threads} but must be at least 1")
     if output.suffix != ".safetensors":
         raise UsageError(f"the output {output} must end in .safetensors, the format that is written")
+    folder, state = output.absolute().parent, _state(output)
+    try:
+        state.with_name(f".{state.name}.partial").lstat()
+    except (FileNotFoundError, NotADirectoryError):  # a folder that is none is told below
+        pass
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        raise UsageError(f"the output {output} cannot be written: {error.strerror}") from None
     if output.is_dir():
         raise UsageError(f"the output {output} is a folder: name a file in it")
-    if not output.absolute().parent.is_dir():
-        raise UsageError(f"the output's folder {output.absolute().parent} does not exist: make it first")
-    state = _state(output)
+    if not folder.is_dir():
+        raise UsageError(f"the output's folder {folder} does not exist: make it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"the output's folder {folder} is not writable: choose another")
     if state.exists() and not (arguments.resume or arguments.force):
         raise UsageError(f"{state} is of a run that was stopped: go on with --resume, or start again with --force")
     if output.exists() and not arguments.force:

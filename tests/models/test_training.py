@@ -233,11 +233,21 @@ def test_a_stopped_command_goes_on_to_the_same_file(
     assert (tmp_path / "stopped.safetensors").read_bytes() == (tmp_path / "whole.safetensors").read_bytes()
 
 
+def test_a_folder_that_is_not_writable_is_refused_before_the_training(
+    pets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)  # root may write everywhere
+    assert main(arguments(pets, tmp_path / "a.safetensors")) == 2
+    assert capsys.readouterr().err == f"gaussport train: the output's folder {tmp_path} is not writable: choose another\n"
+
+
 @pytest.mark.parametrize(
     ("name", "more", "code", "words"),
     [
         ("pets", (), 2, "must end in .safetensors"),
         ("none/a.safetensors", (), 2, "does not exist"),
+        ("a" * 300 + ".safetensors", (), 2, "cannot be written: File name too long"),
+        ("a" * 243 + ".safetensors", (), 2, "cannot be written: File name too long"),  # too long for the state beside it
         ("old.safetensors", (), 2, "exists: choose another name, or give --force"),
         ("a.safetensors", ("--resume",), 1, "nothing to resume"),
         ("stopped.safetensors", (), 2, "go on with --resume, or start again with --force"),
