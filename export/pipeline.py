@@ -136,6 +136,7 @@ def _written(
                 trained = read()
             from gaussport.export import work  # imports torch
 
+            work.check_sources(wish, trained.preprocessing, tuple(trained.labels))
             with steps.step("tracing the model"):
                 model = work.export_onnx(trained.module, trained.preprocessing.tensor_shape, opset)
             probes = work.Probes.of(trained.preprocessing, trained.patch)

@@ -11,6 +11,7 @@ import onnx
 import onnx.helper
 
 from gaussport.export.bundle.manifest import REPORT_FILE, FileRecord, Manifest, TensorSpec
+from gaussport.export.calibration.pictures import check_sources
 from gaussport.export.explanation.writing import constants_of, write_explanation
 from gaussport.export.model_file import ModelFile, write_model
 from gaussport.export.onnx_export import export_onnx
@@ -30,6 +31,7 @@ from gaussport.plugins import DOMAIN
 
 __all__ = [
     "Probes",
+    "check_sources",
     "constants_of",
     "convert",
     "export_onnx",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gaussport.errors import DataError, ImageError
-from gaussport.export.precision.wish import MNIST
+from gaussport.export.precision.wish import MNIST, PrecisionWish
 from gaussport.models.data.dataset import LabelledPictures
 from gaussport.models.data.image_folder import SUFFIXES
 from gaussport.models.image.decode import decode
@@ -96,6 +96,18 @@ def labelled(source: str, spec: Preprocessing, labels: tuple[str, ...]) -> Pictu
     targets = tuple(known[file.parent.name] for file in files)
     names = tuple(str(file.relative_to(root)) for file in files)
     return Pictures(source, len(files), lambda i: to_pixels(_decoded(files[i], spec), spec), targets, names)
+
+
+def check_sources(wish: PrecisionWish, spec: Preprocessing, labels: tuple[str, ...]) -> None:
+    """Find the pictures that a wish names, so that a folder without them is refused before the work.
+
+    Raises:
+        DataError: as `unlabelled` and `labelled`.
+    """
+    if wish.calibration_data is not None:
+        unlabelled(wish.calibration_data, spec, 1)
+    if wish.data is not None:
+        labelled(wish.data, spec, labels)
 
 
 def _mnist(held_out: bool) -> LabelledPictures:

@@ -177,3 +177,17 @@ def replace_state(checkpoint: Any, state: dict[str, torch.Tensor]) -> Any:
     from dataclasses import replace
 
     return replace(checkpoint, state_dict=state)
+
+
+@pytest.mark.parametrize(
+    "options", [("--precision", "int8", "--calibration-data"), ("--data",)], ids=["calibration", "data"]
+)
+def test_a_folder_without_pictures_is_refused_before_the_model_is_traced(
+    options: tuple[str, ...], ssog: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(work, "export_onnx", lambda *_: pytest.fail("the model was traced"))
+    (tmp_path / "pictures").mkdir()
+    bundle = tmp_path / "bundle"
+    assert main(["export", str(ssog.path), "-o", str(bundle), *options, str(tmp_path / "pictures")]) == 1
+    assert "has no pictures" in capsys.readouterr().err
+    assert not bundle.exists()
