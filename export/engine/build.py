@@ -124,7 +124,7 @@ def _check_writable(bundle: Bundle, wish: Wish, architectures: tuple[int, ...]) 
 
 def _load(bundle: Bundle, scratch: Path) -> "onnx.ModelProto":
     import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     for name in (MODEL_FILE, DATA_FILE):
         if name in bundle.manifest.files:

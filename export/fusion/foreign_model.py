@@ -12,7 +12,7 @@ import onnx.checker
 import onnx.inliner
 import onnx.version_converter
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from gaussport.errors import ExportError
 from gaussport.export.fusion.sampling import sample
