@@ -73,8 +73,8 @@ class Opened:
         """The picture. Raises ImageError with code `image_damaged` or `too_many_pixels`."""
         image = self.image
         # The Multi-Picture Format holds previews and depth maps beside the photograph: nobody means an animation by it.
-        animated = image.format != "MPO" and bool(getattr(image, "is_animated", False))
         with _one_error():
+            animated = image.format != "MPO" and bool(getattr(image, "is_animated", False))  # reads the second frame's head
             image.load()
             rgb, warnings = to_srgb(image, background)
             rgb = _upright(rgb, image)

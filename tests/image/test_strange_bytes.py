@@ -50,13 +50,21 @@ def saved(image: Image.Image, format: str) -> bytes:
     return buffer.getvalue()
 
 
+def moving(format: str) -> bytes:
+    buffer = io.BytesIO()
+    first, second = (Image.effect_noise((9, 7), 60).convert("RGB") for _ in range(2))
+    first.save(buffer, format, save_all=True, append_images=[second], duration=40)
+    return buffer.getvalue()
+
+
 WHOLE = {format: saved(Image.effect_noise((19, 13), 60).convert("RGB"), format) for format in FORMATS}
+MOVING = {format: moving(format) for format in ("PNG", "GIF", "WEBP")}
 
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
     """A picture of one format with some bytes changed, moved out or put in, or cut off."""
-    data = bytearray(WHOLE[draw(st.sampled_from(FORMATS))])
+    data = bytearray(draw(st.sampled_from((*WHOLE.values(), *MOVING.values()))))
     for _ in range(draw(st.integers(1, 6))):
         place = draw(st.integers(0, len(data) - 1))
         change = draw(st.sampled_from(("flip", "insert", "remove", "cut")))
@@ -77,6 +85,13 @@ def damaged(draw: st.DrawFn) -> bytes:
 @example(data=b"GIF89a" + b"\0\0\1\0" + b"\0" * 7)  # no width
 def test_damage_is_a_picture_or_one_error(data: bytes) -> None:
     tried(data)
+
+
+@pytest.mark.parametrize("format", MOVING)
+def test_an_animation_cut_off_anywhere_is_a_picture_or_one_error(format: str) -> None:
+    whole = MOVING[format]
+    for length in range(17, len(whole)):
+        tried(whole[:length])
 
 
 @given(data=st.binary(max_size=200))

@@ -78,7 +78,8 @@ def test_what_cannot_be_answered_in_time_is_told_so(
 ) -> None:
     png = encode(make_picture(1))
     options = ("--max-batch", "1", "--drain-timeout-s", "1.5", "--queue-size", "5000", "--max-images", "600")
-    with run_server(slow, options=options) as server:
+    patient = ("--timeout-ms", "600000")  # else what the queue cannot answer in time is refused with 429 at once
+    with run_server(slow, options=(*options, *patient)) as server:
         statuses: list[int] = []
 
         def client() -> None:

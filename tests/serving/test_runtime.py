@@ -164,7 +164,8 @@ def test_serving_starts_without_torch_onnx_triton_or_tensorrt(tiny: Path) -> Non
 def test_the_models_configuration_says_what_runs(tiny: Path) -> None:
     served = ServedModel(open_bundle(tiny), ONE_THREAD, Metrics())
     parameters = {name: value["string_value"] for name, value in metadata.config(served)["parameters"].items()}
-    assert parameters == {"provider": "cpu", "precision": "fp32", "onnxruntime": onnxruntime.__version__}
+    runs = {"provider": "cpu", "precision": "fp32", "onnxruntime": onnxruntime.__version__}
+    assert {name: parameters[name] for name in runs} == runs
 
 
 def test_a_zip_is_served_like_its_folder(tiny: Path, tmp_path: Path, write_bundle: Callable[..., Path]) -> None:
