@@ -8,37 +8,21 @@ from rich.markup import escape
 
 from gaussport.export.commands import precision
 from gaussport.export.commands.assumptions import assumptions
+from gaussport.export.commands.bundle_options import add_bundle_arguments
 from gaussport.export.commands.output import say, shown, write_json
 from gaussport.export.commands.reading_options import add_reading_arguments, wishes_from
 from gaussport.export.opsets import DEFAULT, HIGHEST, LOWEST
-from gaussport.export.wishes import DEFAULT_MAX_BATCH
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="a checkpoint file or folder")
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="BUNDLE", help="the folder, or the .zip, to write"
-    )
-    parser.add_argument("--name", help="the model's name on the server (default: the checkpoint's file name)")
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="class labels, one a line or a JSON list")
-    parser.add_argument(
-        "--max-batch",
-        type=int,
-        default=DEFAULT_MAX_BATCH,
-        metavar="N",
-        help="largest batch to prove and serve (default: %(default)s)",
-    )
+    add_bundle_arguments(parser, named_after="the checkpoint's file name", printed="the manifest and the report")
     parser.add_argument(
         "--opset", type=int, default=DEFAULT, metavar="N", help=f"ONNX opset, {LOWEST} to {HIGHEST} (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--external-data", action="store_true", help="keep the weights beside the graph, as is done above 2 GB anyway"
     )
     precision.add_arguments(parser)
     add_reading_arguments(parser)
     parser.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that makes a module of your own")
-    parser.add_argument("--overwrite", action="store_true", help="replace the bundle at BUNDLE, in one step")
-    parser.add_argument("--json", action="store_true", help="print the manifest and the report as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

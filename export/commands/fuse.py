@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from gaussport.export.commands.assumptions import assumptions
+from gaussport.export.commands.bundle_options import add_bundle_arguments
 from gaussport.export.commands.output import say, shown, write_json
 from gaussport.export.commands.reading_options import add_picture_arguments, pictures_from
-from gaussport.export.wishes import DEFAULT_MAX_BATCH
 
 if TYPE_CHECKING:
     from gaussport.export.fusion.rewriting import Refusal
@@ -18,25 +18,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="a classifier that any exporter wrote")
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="BUNDLE", help="the folder, or the .zip, to write"
-    )
-    parser.add_argument("--name", help="the model's name on the server (default: the file's name)")
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="class labels, one a line or a JSON list")
-    parser.add_argument(
-        "--max-batch",
-        type=int,
-        default=DEFAULT_MAX_BATCH,
-        metavar="N",
-        help="largest batch to prove and serve (default: %(default)s)",
-    )
+    add_bundle_arguments(parser, named_after="the file's name", printed="the manifest and what was found")
     parser.add_argument("--allow-none", action="store_true", help="write a bundle also when nothing was fused")
-    parser.add_argument(
-        "--external-data", action="store_true", help="keep the weights beside the graph, as is done above 2 GB anyway"
-    )
     add_picture_arguments(parser)
-    parser.add_argument("--overwrite", action="store_true", help="replace the bundle at BUNDLE, in one step")
-    parser.add_argument("--json", action="store_true", help="print the manifest and what was found as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
