@@ -59,24 +59,37 @@ class ClassifierConfig:
         Raises:
             ConfigurationError: a field is missing, unknown or impossible; the message names it.
         """
-        attention = document.get("attention")
-        if not isinstance(attention, Mapping) or attention.get("family") not in list(families()):
-            raise ConfigurationError(
-                f"the configuration's attention is {attention!r} but must be an object whose family is one of "
-                f"{', '.join(sorted(families()))}"
-            )
-        family = families()[attention["family"]]
-        options = {name: value for name, value in attention.items() if name != "family"}
-        config = dict(document, attention=_build(family.config, options))
+        config = dict(document, attention=attention_from_json(document.get("attention")))
         size = config.get("image_size", (224, 224))
         if not isinstance(size, list | tuple) or len(size) != 2 or not all(type(side) is int for side in size):
             raise ConfigurationError(f"image_size is {size!r} but must be two whole numbers, [height, width]")
         config["image_size"] = (size[0], size[1])
-        built: ClassifierConfig = _build(cls, config)
+        built: ClassifierConfig = build_config(cls, config)
         return built
 
 
-def _build(kind: type[Any], values: Mapping[str, Any]) -> Any:
+def attention_from_json(document: object) -> AttentionConfig:
+    """The attention's configuration in the object `{"family": …, …}`.
+
+    Raises:
+        ConfigurationError: it is no such object, or a field is missing, unknown or impossible.
+    """
+    if not isinstance(document, Mapping) or document.get("family") not in list(families()):
+        raise ConfigurationError(
+            f"the configuration's attention is {document!r} but must be an object whose family is one of "
+            f"{', '.join(sorted(families()))}"
+        )
+    options = {name: value for name, value in document.items() if name != "family"}
+    config: AttentionConfig = build_config(families()[document["family"]].config, options)
+    return config
+
+
+def build_config(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """The dataclass `kind` with these fields.
+
+    Raises:
+        ConfigurationError: a field is missing, unknown or impossible; the message names it.
+    """
     known = {field.name for field in fields(kind)}
     unknown = sorted(set(values) - known)
     if unknown:

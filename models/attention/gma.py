@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 
 from gaussport.models.attention.family import AttentionConfig, Family, require_count, require_positive
-from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing
+from gaussport.plugins.latent_memory_routing.memory_product import memory_product
+from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing, responsibilities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +62,30 @@ class GMAAttention(nn.Module):
         return self.mu, softplus(self.omega) + self.config.variance_floor, log_softmax(self.alpha, dim=-1)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
-        P = self.config.heads
-        mixed = latent_memory_routing(
-            self.q(x).unflatten(-1, (P, self.config.routing_width)),
-            self.k(x).unflatten(-1, (P, self.config.routing_width)),
-            self.v(x).unflatten(-1, (P, self.value_width)),
-            *self.mixture(),
-            key_mask,
-            self.config.epsilon,
-            self.config.causal,
-        )
+        mixed = latent_memory_routing(*self._routed(x), *self.mixture(), key_mask, self.config.epsilon, self.config.causal)
         return torch.as_tensor(self.out(mixed.flatten(2)))
+
+    def step(self, x: Tensor, key_mask: Tensor, memory: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The next tokens of a sequence in causal order: what `forward` would give for them after all those before, which
+        are known by what they left in the memory [B, P, K, dv] and its mass [B, P, K]. Returns both as they are then."""
+        query, key, value = self._routed(x)
+        mixture = self.mixture()
+        read = responsibilities(query, *mixture)
+        write = responsibilities(key, *mixture) * key_mask.to(x.dtype)[:, :, None, None]
+        before, ours = torch.einsum("bnpk,bpkd->bnpd", read, memory), memory_product(read, write, value, causal=True)
+        weight = torch.einsum("bnpk,bnpk->bnp", read, mass[:, None] + write.cumsum(1))
+        mixed = (before + ours) / (weight[..., None] + self.config.epsilon)
+        memory = memory + torch.einsum("bnpk,bnpd->bpkd", write, value)
+        return torch.as_tensor(self.out(mixed.flatten(2))), memory, mass + write.sum(1)
+
+    def _routed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query and key [B, N, P, dr], value [B, N, P, dv]."""
+        P, dr = self.config.heads, self.config.routing_width
+        return (
+            self.q(x).unflatten(-1, (P, dr)),
+            self.k(x).unflatten(-1, (P, dr)),
+            self.v(x).unflatten(-1, (P, self.value_width)),
+        )
 
 
 def recognise(shapes: Mapping[str, tuple[int, ...]], dim: int) -> Mapping[str, Any] | None:

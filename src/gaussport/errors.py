@@ -10,6 +10,7 @@
     ├── BundleError             the bundle is missing, damaged or from another version         exit code 1
     ├── DataError               a data set is missing, empty or unlabelled                     exit code 1
     ├── ImageError              these bytes are not a picture we can use                       exit code 1
+    ├── TextError               this text cannot be made into tokens                           exit code 1
     └── ServingError            the endpoint cannot start or cannot answer                     exit code 1
 
 The command line turns them into exit codes (`gaussport.cli`); the server turns them into HTTP codes
@@ -59,6 +60,14 @@ class DataError(GaussportError):
 
 class ImageError(GaussportError):
     """These bytes are not a picture that can be classified. `code` is the stable word of the HTTP answer."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TextError(GaussportError):
+    """This text cannot be made into a model's tokens. `code` is the stable word of the HTTP answer."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)

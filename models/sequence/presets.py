@@ -1,0 +1,35 @@
+"""Named configurations of sequence classifiers: `<family>-<size>`; `causal` ones stream."""
+
+from dataclasses import replace
+from typing import Any
+
+from gaussport.errors import ConfigurationError
+from gaussport.models.attention import families
+from gaussport.models.sequence.config import FAMILIES, SequenceConfig
+
+SIZES: dict[str, dict[str, Any]] = {
+    # What two cores train within the hour; the zoo's.
+    "manpages": {"dim": 96, "depth": 3, "classes": 8, "trained_length": 1024, "heads": 4, "causal": True},
+    "manpages-bidirectional": {"dim": 96, "depth": 3, "classes": 8, "trained_length": 1024, "heads": 4},
+    "bytes-tiny": {"dim": 32, "depth": 2, "classes": 4, "trained_length": 64, "heads": 2},
+    "bytes-tiny-causal": {"dim": 32, "depth": 2, "classes": 4, "trained_length": 64, "heads": 2, "causal": True},
+}
+
+
+def sequence_names() -> list[str]:
+    """Every preset's name."""
+    return [f"{family}-{size}" for family in FAMILIES for size in SIZES]
+
+
+def sequence_preset(name: str, **changes: Any) -> SequenceConfig:
+    """The named configuration, with any field of `SequenceConfig` changed.
+
+    Raises:
+        ConfigurationError: no preset has that name, or the changes are impossible.
+    """
+    if name not in sequence_names():
+        raise ConfigurationError(f"there is no preset {name!r} of a sequence; choose one of {', '.join(sequence_names())}")
+    family, size = name.split("-", 1)
+    values = dict(SIZES[size])
+    attention = {key: values.pop(key) for key in ("heads", "causal") if key in values}
+    return replace(SequenceConfig(attention=families()[family].config(**attention), **values), **changes)
