@@ -1,1 +1,1 @@
-"""`explain.onnx`: the model's graph with what its attention looked at as further outputs, and without weights of its own."""
+"""`explain.onnx`: what is added to the model's graph so that it also tells what its attention looked at."""

@@ -1,10 +1,12 @@
-"""The graph that explains: the model's own, with one more node for each attention, whose outputs are looked at."""
+"""What a model's graph needs to explain itself: one more node for each attention, whose outputs are looked at."""
 
 import importlib
 import importlib.util
 import json
 from collections.abc import Mapping
 from functools import cache
+from itertools import count, product
+from string import ascii_lowercase
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +15,6 @@ import onnx
 from numpy.typing import NDArray
 
 from gaussport.export.bundle.explanation import METADATA_KEY
-from gaussport.export.explanation.slimming import slim
 from gaussport.plugins import DOMAIN, Operator, operators
 from gaussport.plugins.explanation import EXPLANATION_DOMAIN, Explanation
 
@@ -35,26 +36,25 @@ def _explanation_of(operator: Operator) -> Explanation | None:
 def explaining(
     model: onnx.ModelProto, constants: Mapping[str, NDArray[np.float32]], model_sha256: str
 ) -> onnx.ModelProto | None:
-    """A copy of `model` with further outputs `LAYER/NAME` for each of our nodes, or None when it has none.
+    """What is appended to `model` so that it has further outputs `LAYER/NAME` for each of our nodes; None when it has none.
 
     `constants` join them, by the same names. The metadata have the hash of the model's file and list layers, operators,
-    attributes, grids and outputs. What a reader of this file has no use for is left out (`slim`).
+    attributes, grids and outputs.
     """
     nodes = [node for node in model.graph.node if node.domain == DOMAIN and node.op_type in explanations()]
     if not nodes:
         return None
     grids = _grids(model.graph)
-    explained = onnx.ModelProto()
-    explained.CopyFrom(model)
+    addition = onnx.ModelProto()
     opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     layers: list[dict[str, Any]] = []
     for number, node in enumerate(nodes):
         layer = node.name or f"attention {number}"
-        outputs = _add_node(explained, explanations()[node.op_type], node, layer, opset)
+        outputs = _add_node(addition, explanations()[node.op_type], node, layer, opset)
         own = {key.partition("/")[2]: array for key, array in constants.items() if key.partition("/")[0] == layer}
         for name, array in own.items():
-            explained.graph.initializer.append(onnx.numpy_helper.from_array(array, f"{layer}/{name}"))
-            explained.graph.output.append(onnx.helper.make_tensor_value_info(f"{layer}/{name}", 1, array.shape))
+            addition.graph.initializer.append(onnx.numpy_helper.from_array(array, f"{layer}/{name}"))
+            addition.graph.output.append(onnx.helper.make_tensor_value_info(f"{layer}/{name}", 1, array.shape))
         layers.append(
             {
                 "name": layer,
@@ -64,27 +64,43 @@ def explaining(
                 "outputs": [*outputs, *own],
             }
         )
-    explained.opset_import.append(onnx.helper.make_opsetid(EXPLANATION_DOMAIN, 1))
-    slim(explained)
+    addition.opset_import.append(onnx.helper.make_opsetid(EXPLANATION_DOMAIN, 1))
     description = json.dumps({"model_sha256": model_sha256, "layers": layers}, separators=(",", ":"))
-    onnx.helper.set_model_props(explained, {METADATA_KEY: description})
-    return explained
+    onnx.helper.set_model_props(addition, {METADATA_KEY: description})
+    return addition
 
 
-def _add_node(model: onnx.ModelProto, explanation: Explanation, node: onnx.NodeProto, layer: str, opset: int) -> list[str]:
+def _add_node(
+    addition: onnx.ModelProto, explanation: Explanation, node: onnx.NodeProto, layer: str, opset: int
+) -> list[str]:
     """Add the node that explains `node`, and its function unless it is there. Returns the names of its outputs."""
     variant = explanation.variant(node)
-    known = {function.name: function for function in model.functions if function.domain == EXPLANATION_DOMAIN}
+    known = {function.name: function for function in addition.functions}
     if variant not in known:
-        known[variant] = explanation.function(opset, variant)
-        model.functions.append(known[variant])
+        known[variant] = shortened(explanation.function(opset, variant))
+        addition.functions.append(known[variant])
     names = list(known[variant].output)
     outputs = [f"{layer}/{name}" for name in names]
-    model.graph.node.append(onnx.helper.make_node(variant, list(node.input), outputs, domain=EXPLANATION_DOMAIN))
+    addition.graph.node.append(onnx.helper.make_node(variant, list(node.input), outputs, domain=EXPLANATION_DOMAIN))
     for name, output in zip(names, outputs, strict=True):
         axes = [None] * len(explanation.outputs[name].split())
-        model.graph.output.append(onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, axes))
+        addition.graph.output.append(onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, axes))
     return names
+
+
+def shortened(function: onnx.FunctionProto) -> onnx.FunctionProto:
+    """The function with names of a letter or two for the values between its inputs and outputs."""
+    kept = {*function.input, *function.output}
+    words = (word for length in count(1) for word in map("".join, product(ascii_lowercase, repeat=length)))
+    short: dict[str, str] = {}
+    for node in function.node:
+        for values in (node.input, node.output):
+            for index, value in enumerate(values):
+                if value and value not in kept:
+                    if value not in short:
+                        short[value] = next(word for word in words if word not in kept)
+                    values[index] = short[value]
+    return function
 
 
 def _grids(graph: onnx.GraphProto) -> dict[str, list[int]]:

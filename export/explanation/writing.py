@@ -1,7 +1,8 @@
-"""Write `explain.onnx` beside a `model.onnx`: it is loaded like any model of two files, and its weights are model.onnx's.
+"""Write `explain.onnx` beside a `model.onnx`: the part of a model that is appended to it.
 
-model.onnx  ──explaining──▶ the same graph, with further outputs ──share_weights──▶ explain.onnx, which points into
-                                                                                   model.onnx (and model.onnx.data)
+Two protobuf messages one behind the other are one message with the fields of both, lists one behind the other. So
+`model.onnx` and `explain.onnx`, joined byte by byte, are a complete ONNX model: the same graph, the same weights, and
+further nodes and outputs. Nothing is stored twice, and the logits are those of `model.onnx` because its graph computes them.
 """
 
 import hashlib
@@ -13,9 +14,8 @@ import onnx
 from numpy.typing import NDArray
 from torch import nn
 
-from gaussport.export.bundle.manifest import EXPLAIN_FILE, MODEL_FILE
+from gaussport.export.bundle.manifest import EXPLAIN_FILE
 from gaussport.export.explanation.graph import explaining
-from gaussport.export.explanation.sharing import share_weights
 from gaussport.export.model_file import ModelFile, serialize
 from gaussport.models.attention import Interpretable
 
@@ -24,11 +24,10 @@ def write_explanation(folder: Path, written: ModelFile, constants: Mapping[str, 
     """Write `explain.onnx` of the model that was written to `folder`. Returns whether there is anything to explain: a model
     without our operators gets no such file."""
     model = onnx.load_model_from_string(written.graph)
-    explained = explaining(model, constants, hashlib.sha256(written.graph).hexdigest())
-    if explained is None:
+    addition = explaining(model, constants, hashlib.sha256(written.graph).hexdigest())
+    if addition is None:
         return False
-    share_weights(explained, MODEL_FILE, written.graph)
-    (folder / EXPLAIN_FILE).write_bytes(serialize(explained))
+    (folder / EXPLAIN_FILE).write_bytes(serialize(addition))
     return True
 
 

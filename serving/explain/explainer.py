@@ -1,4 +1,4 @@
-"""A bundle's `explain.onnx` in one ONNX Runtime session on the CPU: pixels in, every layer's tensors out."""
+"""A bundle's model and its `explain.onnx` in one ONNX Runtime session on the CPU: pixels in, every layer's tensors out."""
 
 import hashlib
 import json
@@ -17,8 +17,6 @@ from gaussport.serving.cores import usable_cores
 from gaussport.serving.explain.layer import Layer
 from gaussport.serving.explain.operators import View, views
 from gaussport.serving.providers import open_session
-
-_DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16}
 
 
 @dataclass(frozen=True)
@@ -44,17 +42,18 @@ class Explainer:
                 f"{bundle.path} has no {EXPLAIN_FILE}: its attention is not Gaussian, or an older gaussport wrote it and "
                 "it has to be exported again"
             )
-        spec = bundle.manifest.input
-        if spec.dtype not in _DTYPES or bundle.manifest.precision == "bf16":
-            raise ServingError(
-                f"{bundle.path} is bf16, which ONNX Runtime's CPU provider cannot run: explain the fp32 bundle"
-            )
-        self._input, self._output, self._dtype = spec.name, bundle.manifest.output.name, _DTYPES[spec.dtype]
-        # Its weights lie in the model's own file, which is handed over as the bytes whose hash was compared.
-        beside = {name: bundle.read(name) for name in (MODEL_FILE, DATA_FILE) if name in bundle.manifest.files}
+        self._input, self._output = bundle.manifest.input.name, bundle.manifest.output.name
+        self._dtype = np.float16 if bundle.manifest.input.dtype == "float16" else np.float32
         name = f"{EXPLAIN_FILE} of {bundle.path}"
-        self._session = open_session(bundle.read(EXPLAIN_FILE), name, "cpu", {}, threads or usable_cores(), beside)
-        self._described = _described(self._session.get_modelmeta().custom_metadata_map, name, beside[MODEL_FILE])
+        model, beside = (
+            bundle.read(MODEL_FILE),
+            {DATA_FILE: bundle.read(DATA_FILE)} if DATA_FILE in self.manifest.files else {},
+        )
+        whole = model + bundle.read(EXPLAIN_FILE)  # one protobuf appended to another: the fields of both
+        if bundle.manifest.precision == "bf16":
+            whole = _in_float32(whole, beside, name)
+        self._session = open_session(whole, name, "cpu", {}, threads or usable_cores(), beside)
+        self._described = _described(self._session.get_modelmeta().custom_metadata_map, name, model)
         self.layers = tuple(str(layer["name"]) for layer in self._described)
 
     def run(self, pixels: NDArray[np.float32]) -> Explained:
@@ -74,6 +73,17 @@ class Explainer:
             for layer in self._described
         )
         return Explained(np.asarray(logits, dtype=np.float32), layers)
+
+
+def _in_float32(model: bytes, beside: Mapping[str, bytes], name: str) -> bytes:
+    from google.protobuf.message import DecodeError, EncodeError
+
+    from gaussport.serving.explain.widening import widened
+
+    try:
+        return widened(model, beside)
+    except (DecodeError, EncodeError) as error:  # damaged, or more than a protobuf can hold
+        raise ServingError(f"{name} cannot be explained in float32: {error}, explain the fp16 or fp32 bundle") from error
 
 
 def _described(metadata: Mapping[str, str], name: str, model: bytes) -> list[dict[str, Any]]:

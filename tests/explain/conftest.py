@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
@@ -19,7 +20,12 @@ from gaussport.export import work
 from gaussport.export.bundle.manifest import EXPLAIN_FILE
 from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
 from gaussport.export.precision.conversion import Conversion
+from gaussport.export.precision.wish import PrecisionWish
+from gaussport.export.progress import unwatched
+from gaussport.export.trained import Trained
 from gaussport.models import zoo
+
+Traced = tuple[str, Trained, onnx.ModelProto]
 
 DEPTH = {"mnist-ssog": 4, "mnist-gma": 2}
 """How many of each classifier's layers the tests take: tracing is slow."""
@@ -27,13 +33,15 @@ DEPTH = {"mnist-ssog": 4, "mnist-gma": 2}
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bundle]:
-    """`bundles(name)`: the zoo's classifier of that name, each made once."""
-    made: dict[str, Bundle] = {}
+    """`bundles(name, precision="fp32")`: the zoo's classifier of that name, each traced once and made once."""
+    traced: dict[str, Traced] = {}
+    made: dict[tuple[str, str], Bundle] = {}
 
-    def get(name: str) -> Bundle:
-        if name not in made:
-            made[name] = _bundle(zoo.path(name), tmp_path_factory.mktemp("zoo") / name)
-        return made[name]
+    def get(name: str, precision: str = "fp32") -> Bundle:
+        if (name, precision) not in made:
+            traced.setdefault(name, _trace(zoo.path(name)))
+            made[name, precision] = _bundle(*traced[name], precision, tmp_path_factory.mktemp("zoo") / name)
+        return made[name, precision]
 
     return get
 
@@ -68,7 +76,7 @@ def _without_explanation(bundle: Bundle, destination: Path) -> Path:
     return destination
 
 
-def _bundle(checkpoint: Path, destination: Path) -> Bundle:
+def _trace(checkpoint: Path) -> Traced:
     whole = work.read_checkpoint(checkpoint)
     depth = DEPTH[checkpoint.stem]
     kept = {
@@ -77,14 +85,29 @@ def _bundle(checkpoint: Path, destination: Path) -> Bundle:
         if not name.startswith("blocks.") or int(name.split(".")[1]) < depth
     }
     trained = work.trained_classifier(replace(whole, config=replace(whole.config, depth=depth), state_dict=kept))
-    model = work.export_onnx(trained.module, trained.preprocessing.tensor_shape)
-    conversion = Conversion(model, {}, (), lambda _: model)
+    return checkpoint.stem, trained, work.export_onnx(trained.module, trained.takes)
+
+
+def _bundle(name: str, trained: Trained, model: onnx.ModelProto, precision: str, destination: Path) -> Bundle:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    conversion = Conversion(copy, {}, (), lambda _: copy)
+    if precision != "fp32":
+        calibration = _noise(destination.with_name("calibration")) if precision == "int8" else None
+        wish = PrecisionWish(precision=precision, calibration_data=calibration)
+        conversion = work.convert(copy, wish, trained.probes, trained.preprocessing, unwatched)
     with writing_bundle(destination) as draft:
-        written = work.write_model(model, draft.folder)
+        written = work.write_model(conversion.model, draft.folder)
         work.write_explanation(draft.folder, written, work.constants_of(trained.module))
         now = datetime.now(UTC)
-        draft.finish(lambda files: work.manifest_of(trained, conversion, checkpoint.stem, 4, now, files))
+        draft.finish(lambda files: work.manifest_of(trained, conversion, name, 4, now, files))
     return open_bundle(destination)
+
+
+def _noise(folder: Path) -> str:
+    folder.mkdir()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (28, 28), dtype=np.uint8)).save(folder / "noise.png")
+    return str(folder)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`explain.onnx` is small, has the model's own weights, and tells what plain numpy finds in the safetensors file."""
+"""`explain.onnx` is small, has no weights, and tells what plain numpy finds in the safetensors file."""
 
 from collections.abc import Callable
 
@@ -17,14 +17,15 @@ from gaussport.serving.explain.explainer import Explainer
 from tests.explain.conftest import DEPTH
 from tests.explain.plain_numpy import layers_of
 
-Bundles = Callable[[str], Bundle]
+Bundles = Callable[..., Bundle]
 Pixels = NDArray[np.float32]
 ZOO = pytest.mark.parametrize("name", ["mnist-ssog", "mnist-gma"])
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @ZOO
-def test_it_adds_less_than_a_twentieth(bundles: Bundles, name: str) -> None:
-    files = bundles(name).manifest.files
+def test_it_adds_less_than_a_twentieth(bundles: Bundles, name: str, precision: str) -> None:
+    files = bundles(name, precision).manifest.files
     assert 0 < files[EXPLAIN_FILE].bytes < 0.05 * files[MODEL_FILE].bytes
 
 
@@ -62,13 +63,33 @@ def test_implied_rows_sum_as_they_must_and_reproduce_the_layers_output(bundles: 
 
 
 @ZOO
-def test_any_onnx_runtime_reads_it_from_the_folder(bundles: Bundles, pixels: Pixels, name: str) -> None:
-    folder = bundles(name).path
-    plain = onnxruntime.InferenceSession(str(folder / EXPLAIN_FILE), providers=["CPUExecutionProvider"])
-    model = onnxruntime.InferenceSession(str(folder / MODEL_FILE), providers=["CPUExecutionProvider"])
-    logits = plain.run(["logits"], {"pixels": pixels})[0]
-    np.testing.assert_allclose(logits, model.run(["logits"], {"pixels": pixels})[0], rtol=0, atol=1e-5)
-    onnx.checker.check_model(str(folder / EXPLAIN_FILE))
+def test_appended_to_the_model_it_is_a_whole_one_for_any_reader(bundles: Bundles, pixels: Pixels, name: str) -> None:
+    model = bundles(name).read(MODEL_FILE)
+    whole = model + bundles(name).read(EXPLAIN_FILE)
+    onnx.checker.check_model(onnx.load_model_from_string(whole), full_check=True)
+    sessions = [onnxruntime.InferenceSession(part, providers=["CPUExecutionProvider"]) for part in (model, whole)]
+    expected, found = (session.run(["logits"], {"pixels": pixels})[0] for session in sessions)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@ZOO
+def test_bfloat16_is_explained_in_float32_with_the_weights_of_the_bundle(
+    bundles: Bundles, pixels: Pixels, name: str
+) -> None:
+    """The oracle: the same weights as numbers, rounded by onnx, in the graph of the float32 bundle."""
+    narrow = onnx.load_model_from_string(bundles(name, "bf16").read(MODEL_FILE))
+    kept = {t.name: onnx.numpy_helper.to_array(t).astype(np.float32) for t in narrow.graph.initializer}
+    wide = onnx.load_model_from_string(bundles(name).read(MODEL_FILE))
+    for tensor in wide.graph.initializer:
+        if tensor.name in kept and tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(kept[tensor.name], tensor.name))
+    explained = Explainer(bundles(name, "bf16"), threads=1).run(pixels)
+    session = onnxruntime.InferenceSession(wide.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(["logits"], {"pixels": pixels})[0]
+    np.testing.assert_allclose(explained.logits, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    for view in explained.views(1):
+        sums = [view.affinity(head, row).sum(axis=(1, 2)) for head in range(view.heads) for row in range(view.grid[0])]
+        np.testing.assert_allclose(sums, 1, rtol=0, atol=1e-4)
 
 
 def test_a_model_without_our_operators_has_none() -> None:
@@ -87,7 +108,7 @@ def test_a_bundle_without_it_stays_valid_and_says_why_it_cannot_be_explained(bun
 
 
 def test_an_explanation_of_another_model_is_refused(bundles: Bundles) -> None:
-    """Its weights are bytes of model.onnx: with another one beside it, it would tell numbers of nobody."""
+    """It is a part of one model.onnx: with another one before it, it would tell numbers of nobody."""
     model = bundles("mnist-gma").read(MODEL_FILE)
     changed = bytearray(model)
     changed[len(model) // 2] ^= 1
