@@ -44,9 +44,7 @@ class SequenceConfig:
                 f"attention.family is {self.family!r}, which mixes a grid: a sequence takes {' or '.join(FAMILIES)}"
             )
         if type(self.pad) is not int or not 0 <= self.pad < self.vocabulary:
-            raise ConfigurationError(
-                f"pad is {self.pad!r} but must be one of the {self.vocabulary} tokens of the vocabulary"
-            )
+            raise ConfigurationError(f"pad is {self.pad!r} but must be one of the vocabulary's {self.vocabulary} tokens")
         if self.convolution < 2 or not (self.causal or self.convolution % 2):
             wanted = "at least 2" if self.causal else "odd and at least 3, as many tokens before as after"
             raise ConfigurationError(f"convolution is {self.convolution} but must be {wanted}")
