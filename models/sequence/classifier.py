@@ -1,6 +1,7 @@
 """The sequence classifier, in the order data meets it: embedding, blocks, pooling, head."""
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -52,16 +53,14 @@ class SequenceClassifier(nn.Module):
         Raises:
             ConfigurationError: the model cannot stream.
         """
-        self._check_streams()
         weight = self.head.weight
         state = {
             "count": torch.zeros(batch, dtype=torch.int64, device=weight.device),
             "pooled": weight.new_zeros(batch, self.config.dim),
         }
-        for index, block in enumerate(self.blocks):
-            state |= {
-                f"blocks.{index}.{part}": weight.new_zeros(batch, *shape) for part, shape in block.state_shapes().items()
-            }
+        for index, block in enumerate(self._streaming()):
+            shapes = block.state_shapes()
+            state |= {f"blocks.{index}.{part}": weight.new_zeros(batch, *shape) for part, shape in shapes.items()}
         return state
 
     def step(self, tokens: Tensor, state: Mapping[str, Tensor]) -> tuple[Tensor, State]:
@@ -73,31 +72,31 @@ class SequenceClassifier(nn.Module):
         Raises:
             ConfigurationError: the model cannot stream.
         """
-        self._check_streams()
-        following: State = {}
+        blocks: State = {}
         x = self.token_embed(tokens)
         mask = (tokens != self.config.pad).to(x.dtype)
-        for index, block in enumerate(self.blocks):
+        for index, block in enumerate(self._streaming()):
             prefix = f"blocks.{index}."
             x, parts = block.step(x, mask, {part: state[prefix + part] for part in block.state_shapes()})
-            following |= {prefix + part: tensor for part, tensor in parts.items()}
+            blocks |= {prefix + part: tensor for part, tensor in parts.items()}
         x = self.norm(x)
         count = state["count"] + mask.sum(1).to(torch.int64)
         if self.config.pooling == "mean":
-            following["pooled"] = state["pooled"] + (x * mask[:, :, None]).sum(1)
-            pooled = following["pooled"] / count.clamp(min=1).to(x.dtype)[:, None]
+            kept = state["pooled"] + (x * mask[:, :, None]).sum(1)
+            pooled = kept / count.clamp(min=1).to(x.dtype)[:, None]
         else:
             idle = (mask.sum(1, keepdim=True) == 0).to(x.dtype)
-            pooled = following["pooled"] = (x * _last(mask)).sum(1) + idle * state["pooled"]
-        following["count"] = count
-        return torch.as_tensor(self.head(pooled)), following
+            kept = pooled = (x * _last(mask)).sum(1) + idle * state["pooled"]
+        return torch.as_tensor(self.head(pooled)), {"count": count, "pooled": kept, **blocks}
 
-    def _check_streams(self) -> None:
+    def _streaming(self) -> list["SequenceBlock"]:
+        """The blocks, where each keeps a memory."""
         if not self.config.causal or self.config.family != "gma":
             raise ConfigurationError(
                 f"this model cannot stream: its attention is {self.config.family} in "
                 f"{'causal' if self.config.causal else 'bidirectional'} order, and only causal gma keeps a memory"
             )
+        return [cast(SequenceBlock, block) for block in self.blocks]
 
 
 class SequenceBlock(nn.Module):

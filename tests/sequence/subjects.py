@@ -18,7 +18,7 @@ def classifier(preset: str, **changes: Any) -> SequenceClassifier:
         model = SequenceClassifier(replace(sequence_preset(preset), **changes)).eval()
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter += 0.3 * torch.randn_like(parameter)
+                parameter.add_(0.3 * torch.randn_like(parameter))
     return model
 
 

@@ -80,7 +80,8 @@ def test_beyond_the_trained_length_nothing_ends() -> None:
 def test_the_attention_gets_the_padding_as_key_mask() -> None:
     model: SequenceClassifier = classifier("gma-bytes-tiny")
     masks: list[torch.Tensor] = []
-    model.blocks[0].attn.register_forward_pre_hook(lambda _module, given: masks.append(given[1]))
+    attention = model.get_submodule("blocks.0.attn")
+    attention.register_forward_pre_hook(lambda _module, given: masks.append(given[1]))
     with torch.inference_mode():
         model(torch.tensor([[1, 0, 256], [255, 256, 256]]))
     torch.testing.assert_close(masks[0], torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]))

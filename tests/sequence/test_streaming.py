@@ -51,7 +51,7 @@ def test_a_stream_without_a_token_in_a_round_stays_as_it_is() -> None:
         before, state = model.step(documents([33])[0][None], model.initial_state(1))
         after, following = model.step(torch.full((1, 9), 256), state)
     torch.testing.assert_close(after, before)
-    assert following.keys() == state.keys()
+    assert list(following) == list(state) == list(model.initial_state(1))
     for part, tensor in state.items():
         torch.testing.assert_close(following[part], tensor, msg=part)
 
