@@ -25,7 +25,7 @@ from typing import Self
 from gaussport.serving.batch_buffer import BatchBuffer
 from gaussport.serving.cores import after_the_event_loop
 from gaussport.serving.drain_rate import DrainRate
-from gaussport.serving.errors import RequestError, too_late
+from gaussport.serving.errors import RequestError, stopping, too_late
 from gaussport.serving.waiting import Answer, Part, Rows, Waiting, split
 
 log = logging.getLogger("gaussport.serving")
@@ -120,7 +120,7 @@ class Batcher:
         """Refuse what waits and what comes, let the batch in the runtime end, and stop."""
         self._closed = True
         for request in (*self._urgent, *self._normal):
-            request.fail(_draining())
+            request.fail(stopping())
         self._arrived.set()
         if self._worker is not None:
             await self._worker
@@ -130,7 +130,7 @@ class Batcher:
         """Room for a request, or RequestError: 503 when closing, 429 with the time after which there will be room when
         the queue is full or so long, at the measured rate, that an answer within `within_s` cannot be hoped for."""
         if self._closed:
-            raise _draining()
+            raise stopping()
         if images > self.limits.queue_size:
             raise RequestError(
                 f"{images} images in one request and the queue holds {self.limits.queue_size}: send fewer", "too_many_images"
@@ -153,7 +153,7 @@ class Batcher:
 
     async def wait_for(self, place: Place, rows: Rows, deadline: float, urgent: bool) -> Answer:
         if self._closed:
-            raise _draining()
+            raise stopping()
         now = self.clock()
         request = Waiting(rows, deadline, now, place, asyncio.get_running_loop().create_future())
         queue = self._urgent if urgent else self._normal
@@ -263,10 +263,6 @@ class Batcher:
         logits = logits[:images]
         self.check(logits)
         return logits
-
-
-def _draining() -> RequestError:
-    return RequestError("the server is stopping: send the request to another one", "draining", retry_after_s=1)
 
 
 def _model_failed(fault: Exception) -> RequestError:

@@ -76,7 +76,9 @@ def choose_engine(bundle: Bundle, machine: Machine, name: str | None = None) -> 
         more = f" (and {len(refusals) - 1} more that do not fit)" if len(refusals) > 1 else ""
         raise ServingError(f"the engine {key} of {bundle.path} cannot run: {reason}{more}")
     if len(fitting) > 1:
-        raise ServingError(f"{len(fitting)} engines of {bundle.path} fit: choose with --engine, {' or '.join(fitting)}")
+        raise ServingError(
+            f"{len(fitting)} engines of {bundle.path} fit: choose with --tensorrt-engine, {' or '.join(fitting)}"
+        )
     return Engine(bundle, fitting[0], engines[fitting[0]])
 
 

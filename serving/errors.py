@@ -70,6 +70,10 @@ class RequestError(ServingError):
         self.retry_after_s = retry_after_s
 
 
+def stopping() -> RequestError:
+    return RequestError("the server is stopping: send the request to another one", "draining", retry_after_s=1)
+
+
 def too_late() -> RequestError:
     return RequestError("the deadline passed before the answer was ready: allow more time or send less", "deadline_passed")
 

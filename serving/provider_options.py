@@ -25,14 +25,16 @@ class ProviderOptions:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Those among the server's settings."""
-        return cls(settings.device_id, settings.cuda_graph, settings.gpu_memory_mb, settings.engine)
+        return cls(settings.device_id, settings.cuda_graph, settings.gpu_memory_mb, settings.tensorrt_engine)
 
     def check(self, provider: str) -> None:
         """Raise a UsageError for an option that the provider cannot heed: it would be thought to work."""
         if self.gpu_memory_mb is not None and provider in ("tensorrt", "tensorrt-rtx"):
             raise UsageError(f"--gpu-memory-mb limits the cuda provider: the memory of a {provider} engine is fixed in it")
         if self.engine is not None and provider in ("cpu", "cuda"):
-            raise UsageError(f"--engine names a TensorRT engine and the provider is {provider}: use --provider tensorrt")
+            raise UsageError(
+                f"--tensorrt-engine names a TensorRT engine and the provider is {provider}: use --provider tensorrt"
+            )
         if self.cuda_graph and provider == "cpu":
             raise UsageError("--cuda-graph needs a GPU and the provider is cpu: leave it out")
 

@@ -61,6 +61,11 @@ class ServedModel:
         if not self._users:
             self._unused.set()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request has it."""
+        return self._users > 0
+
     async def retire(self, patience_s: float) -> None:
         """Answer the requests that have this model, within `patience_s`, refuse what is left, and free it."""
         try:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from gaussport.errors import GaussportError, ServingError, UsageError
-from gaussport.serving.errors import RequestError
+from gaussport.serving.errors import RequestError, stopping
 from gaussport.serving.freed_memory import give_back_memory
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.repository import Entry, Fingerprint, Repository
@@ -64,6 +64,8 @@ class ServedModels:
         self.loading = True
         """Until the first load is over."""
         self.draining = False
+        self.stopped = False
+        """New requests are refused; a server that can close its port does that instead."""
 
     # What requests ask.
 
@@ -98,6 +100,8 @@ class ServedModels:
         before anything is awaited. RequestError: 404 for what there is not, 503 for what is not ready."""
         if self.loading:
             raise RequestError("the server is still loading its models: retry in a moment", "not_ready", 1)
+        if self.stopped:
+            raise stopping()
         name = next(iter(self._models), None) if name is None else name
         versions = self._models.get(name or "")
         if not versions:

@@ -94,17 +94,22 @@ def _file(path: Path) -> dict[str, str]:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
+    return as_texts(content, str(path))
+
+
+def as_texts(content: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Settings of a document as the texts that flags would have. UsageError for a key that is no setting."""
     names = [knob.name for knob in fields(Settings)]
     values = {}
     for key, value in content.items():
         name = key.replace("-", "_")
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
-            raise UsageError(f"{path} sets {key}, which is no setting" + (f": did you mean {near[0]}?" if near else ""))
+            raise UsageError(f"{where} sets {key}, which is no setting" + (f": did you mean {near[0]}?" if near else ""))
         if not isinstance(value, str | int | float | list) or (
             isinstance(value, list) and not all(isinstance(entry, str) for entry in value)
         ):
-            raise UsageError(f"{key} in {path} must be a text, a number, true, false or a list of texts")
+            raise UsageError(f"{key} in {where} must be a text, a number, true, false or a list of texts")
         values[name] = _text(value)
     return values
 
@@ -124,6 +129,11 @@ def _parsed(text: str, source: str, knob: "Field[Any]") -> Any:
     try:
         value = kind(text)
     except ValueError:
+        if source == "GAUSSPORT_PORT" and text.startswith(("tcp://", "udp://")):
+            raise UsageError(
+                f"{source} is {text!r}, which Kubernetes sets for a Service called gaussport: say enableServiceLinks: false "
+                "in the pod, or give the Service another name"
+            ) from None
         raise UsageError(f"{source} is {shown!r}: give {'a whole number' if kind is int else 'a number'}") from None
     least, most = knob.metadata["least"], knob.metadata["most"]
     if least is not None and not least <= value:

@@ -29,12 +29,23 @@ class Settings:
 
     host: str = _knob("127.0.0.1", "address to listen on", str)
     port: int = _knob(8000, "port to listen on; 0 takes a free one", int, 0, 65535)
+    engine: str = _knob(
+        "plain", "who runs it: plain, this process; ray, replicas on a Ray cluster", str, choices=("plain", "ray")
+    )
     workers: int = _knob(1, "processes that share the port, each with every model", int, 1, 256)
+    ray_address: str | None = _knob(None, "ray: the cluster, as auto or HOST:PORT (default: one of this machine alone)", str)
+    replicas: int = _knob(1, "ray: replicas, each with every model", int, 1)
+    max_replicas: int | None = _knob(
+        None, "ray: most replicas, added as requests pile up (default: as many as --replicas)", int, 1
+    )
+    target_requests: float = _knob(16.0, "ray: requests in each replica above which another one is added", float, 0.1)
+    replica_cpus: float = _knob(1.0, "ray: cores that a replica reserves", float, 0.1)
+    replica_gpus: float = _knob(0.0, "ray: GPUs that a replica reserves, or the part of one", float, 0)
     provider: str = _knob("cpu", "execution provider: cpu, cuda, tensorrt, tensorrt-rtx, or auto for the best of them", str)
     device_id: int = _knob(0, "which GPU, of those that this process may see", int, 0)
     cuda_graph: bool = _knob(False, "record each batch size's launches and replay them: less CPU time on a GPU", bool)
     gpu_memory_mb: int | None = _knob(None, "most GPU memory that the cuda provider keeps for tensors", int, 1)
-    engine: str | None = _knob(None, "which engine of the bundle, when several fit this GPU", str)
+    tensorrt_engine: str | None = _knob(None, "which engine of the bundle, when several fit this GPU", str)
     threads: int | None = _knob(None, "threads of one inference (default: usable cores over workers)", int, 1)
     decode_threads: int | None = _knob(None, "threads that decode pictures (default: usable cores over workers)", int, 1)
     versions: int = _knob(1, "newest versions of each model in a MODELS_DIR that are served; 0 serves all", int, 0)

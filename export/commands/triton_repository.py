@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-delay-ms", type=float, default=2.0, metavar="MS", help="as of gaussport serve (default: 2)")
     parser.add_argument("--instances", type=int, default=1, metavar="N", help="copies of the model (default: 1)")
     parser.add_argument("--threads", type=int, metavar="N", help="threads of one inference (default: all usable cores)")
-    parser.add_argument("--engine", metavar="NAME", help="which engine of the bundle, when several fit")
+    parser.add_argument("--tensorrt-engine", metavar="NAME", help="which engine of the bundle, when several fit")
     parser.add_argument(
         "--python-path", metavar="DIR[:DIR]", help="where Triton's Python finds gaussport, if it does not by itself"
     )
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_delay_ms=arguments.max_delay_ms,
         instances=arguments.instances,
         threads=arguments.threads,
-        engine=arguments.engine,
+        engine=arguments.tensorrt_engine,
         python_path=arguments.python_path,
     )
     written = write_model(arguments.bundle, arguments.output, wish, arguments.overwrite)

@@ -103,7 +103,9 @@ def _engine(bundle: Bundle, wish: Wish) -> EngineRecord:
             f"{bundle.path} has no TensorRT engine: build one with gaussport build-engine, or use --backend python"
         )
     if wish.engine is None and len(engines) > 1:
-        raise ExportError(f"{bundle.path} has {len(engines)} TensorRT engines: choose with --engine, {' or '.join(engines)}")
+        raise ExportError(
+            f"{bundle.path} has {len(engines)} TensorRT engines: choose with --tensorrt-engine, {' or '.join(engines)}"
+        )
     return engines[wish.engine or next(iter(engines))]
 
 

@@ -39,7 +39,7 @@ class Wish:
                 f"Triton's ONNX Runtime backend does not load our plugins: use --backend python for {self.provider}"
             )
         if self.engine is not None and not (self.backend == "tensorrt" or self.provider.startswith("tensorrt")):
-            raise UsageError("--engine names a TensorRT engine: use --provider tensorrt or --backend tensorrt")
+            raise UsageError("--tensorrt-engine names a TensorRT engine: use --provider tensorrt or --backend tensorrt")
         for name, number in (("max-batch", self.max_batch), ("instances", self.instances), ("threads", self.threads)):
             if number is not None and number < 1:
                 raise UsageError(f"--{name} is {number}: give at least 1")

@@ -3,7 +3,8 @@
     Send(request) ──▶ the caller sends it and gives back the response, or what httpx raised
     Wait(seconds) ──▶ the caller waits
 
-Only what the server has certainly not begun is sent again: 429, 503, and connections that were refused.
+Only what the server has certainly not begun is sent again: 429, 503, and connections that were refused. With
+`Options.resend`, that many times, also what a server had when it was lost: the connection broke, or a proxy said 5xx.
 """
 
 import math
@@ -21,6 +22,7 @@ from gaussport.errors import ServingError
 from gaussport.serving.client.options import Options
 
 _TRY_AGAIN = {429, 503}
+_OF_PROXIES = {500, 502, 504}
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.05, 60.0
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.1, 2.0
 
@@ -52,9 +54,14 @@ def exchange(request: Send, options: Options, url: str, clock: Callable[[], floa
     """
     began = clock()
     backoff_s = _FIRST_BACKOFF_S
+    resends = options.resend
     while True:
         outcome = yield request
-        if isinstance(outcome, httpx.Response):
+        if resends and _was_lost(outcome):
+            resends -= 1
+            wait_s = _jittered(backoff_s)
+            backoff_s = min(_LAST_BACKOFF_S, 2 * backoff_s)
+        elif isinstance(outcome, httpx.Response):
             if outcome.status_code not in _TRY_AGAIN:
                 return outcome
             wait_s = retry_after_s(outcome)
@@ -66,6 +73,21 @@ def exchange(request: Send, options: Options, url: str, clock: Callable[[], floa
             if not _nobody_listens(outcome) or clock() - began + wait_s > options.unreachable_s:
                 raise _unreachable(url, outcome)
         yield Wait(wait_s)
+
+
+def _was_lost(outcome: Outcome) -> bool:
+    """Whether a server had the request and is no more: an answer of a gaussport server is its own, whatever its status."""
+    if isinstance(outcome, httpx.Response):
+        return outcome.status_code in _OF_PROXIES and not _is_ours(outcome)
+    return isinstance(outcome, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError)
+
+
+def _is_ours(response: httpx.Response) -> bool:
+    try:
+        content = response.json()
+    except ValueError:
+        return False
+    return isinstance(content, dict) and "code" in content
 
 
 def _nobody_listens(error: BaseException | None) -> bool:

@@ -24,6 +24,9 @@ class Options:
     """How long a picture is offered again while the server has no room or is restarting (429, 503)."""
     unreachable_s: float = 2.0
     """The same while nobody listens: a server that is restarted is back in that time, one that is not there is told soon."""
+    resend: int = 0
+    """How often a request is sent again whose server was lost while it had it. For clusters, where machines go: a request
+    changes nothing there, so that asking twice costs an inference and no more."""
     api_key: str | None = None
     ca: Path | None = None
     """Certificates (PEM) to trust instead of the system's."""

@@ -16,6 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout-s", type=float, default=60.0, metavar="NUM", help="patience with one answer (default: 60)"
     )
+    parser.add_argument(
+        "--resend",
+        type=int,
+        default=0,
+        metavar="INT",
+        help="send again what a server had when it was lost (default: 0 times)",
+    )
     parser.add_argument("--ca", type=Path, metavar="FILE", help="certificates (PEM) to trust instead of the system's")
     parser.add_argument(
         "--api-key-file",
@@ -36,12 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{flag} is {value}: give at least 1")
     if not arguments.timeout_s > 0:
         raise UsageError(f"--timeout-s is {arguments.timeout_s}: give more than 0")
+    if arguments.resend < 0:
+        raise UsageError(f"--resend is {arguments.resend}: give 0 or more")
     paths = pictures_in(arguments.images)
     if not paths:
         raise UsageError("there are no pictures in the folders given: name files, or folders that hold some")
     options = {
         "connections": arguments.connections,
         "timeout_s": arguments.timeout_s,
+        "resend": arguments.resend,
         "ca": arguments.ca,
         "api_key": _api_key(arguments.api_key_file),
     }

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file of settings")
     parser.add_argument("--print-settings", action="store_true", help="show every setting and where it comes from, and end")
+    parser.add_argument("--print-ray-config", action="store_true", help="show the file for Ray's serve deploy, and end")
     add_flags(parser)
     parser.epilog = _EPILOG
 
@@ -34,11 +35,21 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.bundles:
         raise UsageError("name at least one bundle, or a folder of NAME/VERSION/ bundles")
+    if arguments.print_ray_config:
+        from gaussport.serving.cluster.config_file import config_file
+
+        sys.stdout.write(config_file(arguments.bundles, sourced.settings))
+        return 0
     os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)  # another program's; the metrics package looks as it is imported
     from gaussport.serving import logs
-    from gaussport.serving.server import serve
 
     logs.configure(sourced.settings)
+    if sourced.settings.engine == "ray":
+        from gaussport.serving.cluster.server import serve_on_ray
+
+        return serve_on_ray(arguments.bundles, sourced.settings, _announce)
+    from gaussport.serving.server import serve
+
     return serve(arguments.bundles, sourced.settings, _announce)
 
 

@@ -259,6 +259,23 @@ def test_what_was_certainly_not_begun_is_sent_again(outcome: Any) -> None:
     assert (sent, end.status_code) == (3, 200)
 
 
+LOST: list[Any] = [httpx.ReadError(""), httpx.WriteError(""), httpx.RemoteProtocolError("")]
+LOST += [httpx.Response(status, text="Internal Server Error") for status in (500, 502, 504)]
+
+
+@pytest.mark.parametrize("outcome", LOST, ids=lambda each: str(getattr(each, "status_code", type(each).__name__)))
+def test_what_a_lost_server_had_is_sent_again_if_that_is_wanted(outcome: Any) -> None:
+    sent, _, end = outcomes(outcome, outcome, httpx.Response(200), resend=2)
+    assert (sent, end.status_code) == (3, 200)
+    assert outcomes(outcome, outcome, httpx.Response(200), resend=1)[0] == 2
+
+
+@pytest.mark.parametrize("status", [500, 504])
+def test_an_answer_of_the_server_itself_is_not_a_loss(status: int) -> None:
+    own = httpx.Response(status, json={"error": "…", "code": "internal", "request_id": "1"})
+    assert outcomes(own, httpx.Response(200), resend=2)[0] == 1
+
+
 @settings(max_examples=60)
 @given(
     asked=st.one_of(

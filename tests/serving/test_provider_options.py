@@ -8,7 +8,7 @@ from gaussport.serving.settings import Settings
 
 
 def test_options_come_from_the_settings() -> None:
-    settings = Settings(device_id=2, cuda_graph=True, gpu_memory_mb=500, engine="x")
+    settings = Settings(device_id=2, cuda_graph=True, gpu_memory_mb=500, tensorrt_engine="x")
     assert ProviderOptions.of(settings) == ProviderOptions(2, True, 500, "x")
 
 
@@ -42,7 +42,7 @@ def test_each_gpu_provider_is_told_in_its_own_words(provider: str, words: dict[s
     ("options", "provider", "message"),
     [
         (ProviderOptions(gpu_memory_mb=10), "tensorrt", "--gpu-memory-mb limits the cuda provider"),
-        (ProviderOptions(engine="x"), "cuda", "--engine names a TensorRT engine"),
+        (ProviderOptions(engine="x"), "cuda", "--tensorrt-engine names a TensorRT engine"),
         (ProviderOptions(cuda_graph=True), "cpu", "--cuda-graph needs a GPU"),
     ],
 )

@@ -129,7 +129,7 @@ def test_an_engine_of_another_model_is_stale(with_engines: Callable[..., Bundle]
 
 def test_one_of_several_engines_that_fit_must_be_named(with_engines: Callable[..., Bundle]) -> None:
     bundle = with_engines({}, {"precision": "bf16"})
-    with pytest.raises(ServingError, match=r"2 engines of .* fit: choose with --engine"):
+    with pytest.raises(ServingError, match=r"2 engines of .* fit: choose with --tensorrt-engine"):
         choose_engine(bundle, HERE)
     assert choose_engine(bundle, HERE, "tensorrt-10.16.1.11-sm_86-bf16").record.precision == "bf16"
     with pytest.raises(ServingError, match="has no TensorRT engine nope"):
