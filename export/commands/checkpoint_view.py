@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from gaussport.errors import ConfigurationError
-from gaussport.models.checkpoint.contents import Checkpoint
+from gaussport.models.checkpoint.contents import AnyCheckpoint
 from gaussport.models.checkpoint.reading import checkpoint_of
 from gaussport.models.checkpoint.surveying import Survey, survey_checkpoint
 from gaussport.models.checkpoint.wishes import Wishes
@@ -27,7 +27,7 @@ def view(path: Path, config: Path | None, wishes: Wishes) -> tuple[dict[str, Any
     return _document(survey, checkpoint), _rows(survey, checkpoint)
 
 
-def _document(survey: Survey, checkpoint: Checkpoint | None) -> dict[str, Any]:
+def _document(survey: Survey, checkpoint: AnyCheckpoint | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "source": survey.source,
         "sha256": survey.sha256,
@@ -57,7 +57,7 @@ def _document(survey: Survey, checkpoint: Checkpoint | None) -> dict[str, Any]:
     return document
 
 
-def _rows(survey: Survey, checkpoint: Checkpoint | None) -> dict[str, str]:
+def _rows(survey: Survey, checkpoint: AnyCheckpoint | None) -> dict[str, str]:
     numbers = sum(tensor.numel() for tensor in survey.laid.tensors.values())
     rows = {
         "kind": f"checkpoint, {survey.chosen.kind} weights in {', '.join(survey.stored_dtypes)}",

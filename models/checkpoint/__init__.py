@@ -12,19 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gaussport.models.checkpoint.building import build_classifier
-    from gaussport.models.checkpoint.contents import Checkpoint
-    from gaussport.models.checkpoint.reading import read_checkpoint
+    from gaussport.models.checkpoint.contents import AnyCheckpoint, Checkpoint, SequenceCheckpoint
+    from gaussport.models.checkpoint.reading import read_any_checkpoint, read_checkpoint
     from gaussport.models.checkpoint.surveying import Survey, survey_checkpoint
     from gaussport.models.checkpoint.wishes import Wishes
     from gaussport.models.checkpoint.writing import write_checkpoint
 
-__all__ = ["Checkpoint", "Survey", "Wishes", "build_classifier", "read_checkpoint", "survey_checkpoint", "write_checkpoint"]
+__all__ = [
+    "AnyCheckpoint",
+    "Checkpoint",
+    "SequenceCheckpoint",
+    "Survey",
+    "Wishes",
+    "build_classifier",
+    "read_any_checkpoint",
+    "read_checkpoint",
+    "survey_checkpoint",
+    "write_checkpoint",
+]
 
 _HOMES = {
+    "AnyCheckpoint": "contents",
     "Checkpoint": "contents",
+    "SequenceCheckpoint": "contents",
     "Survey": "surveying",
     "Wishes": "wishes",
     "build_classifier": "building",
+    "read_any_checkpoint": "reading",
     "read_checkpoint": "reading",
     "survey_checkpoint": "surveying",
     "write_checkpoint": "writing",

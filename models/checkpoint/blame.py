@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 import torch
 
 from gaussport.errors import ConfigurationError
-from gaussport.models.classifier import Classifier
+from gaussport.models.checkpoint.kinds import Config, module_of
 from gaussport.models.config import ClassifierConfig
 
 
-def fields_behind(config: ClassifierConfig, parameter: str, stored: tuple[int, ...]) -> str:
+def fields_behind(config: Config, parameter: str, stored: tuple[int, ...]) -> str:
     """The fields, with their values, that decide the axes of `parameter` in which the shape `stored` differs."""
     configured = _shape(config, parameter)
     if configured is None or len(configured) != len(stored):
@@ -24,11 +24,12 @@ def fields_behind(config: ClassifierConfig, parameter: str, stored: tuple[int, .
     return " or ".join(found) or "the configuration"
 
 
-def _neighbours(config: ClassifierConfig) -> Iterator[tuple[str, object, ClassifierConfig]]:
+def _neighbours(config: Config) -> Iterator[tuple[str, object, Config]]:
     """Each numeric field's name and value, and the configuration with that field alone doubled, where that is possible."""
-    changes: list[tuple[str, object, dict[str, object]]] = [
-        ("image_size", list(config.image_size), {"image_size": tuple(2 * side for side in config.image_size)})
-    ]
+    changes: list[tuple[str, object, dict[str, object]]] = []
+    if isinstance(config, ClassifierConfig):
+        doubled = tuple(2 * side for side in config.image_size)
+        changes.append(("image_size", list(config.image_size), {"image_size": doubled}))
     for field in fields(config):
         value = getattr(config, field.name)
         if isinstance(value, int | float) and field.name != "depth":
@@ -45,7 +46,7 @@ def _neighbours(config: ClassifierConfig) -> Iterator[tuple[str, object, Classif
             continue
 
 
-def _shape(config: ClassifierConfig, parameter: str) -> tuple[int, ...] | None:
+def _shape(config: Config, parameter: str) -> tuple[int, ...] | None:
     with torch.device("meta"):
-        tensor = Classifier(config).state_dict().get(parameter)
+        tensor = module_of(config).state_dict().get(parameter)
     return None if tensor is None else tuple(tensor.shape)

@@ -1,17 +1,33 @@
 """A checkpoint to a classifier: every parameter present, none left over, every shape as configured."""
 
+from typing import overload
+
 import torch
 from torch import Tensor, nn
 
 from gaussport.errors import CheckpointError, ConfigurationError
 from gaussport.models.checkpoint.blame import fields_behind
-from gaussport.models.checkpoint.contents import Checkpoint
+from gaussport.models.checkpoint.contents import AnyCheckpoint, Checkpoint, SequenceCheckpoint
+from gaussport.models.checkpoint.kinds import module_of
 from gaussport.models.classifier import Classifier
+from gaussport.models.sequence import SequenceClassifier
 
 _NAMED = 3  # how many parameter names a message lists
 
 
-def build_classifier(checkpoint: Checkpoint) -> Classifier:
+@overload
+def build_classifier(checkpoint: Checkpoint) -> Classifier: ...
+
+
+@overload
+def build_classifier(checkpoint: SequenceCheckpoint) -> SequenceClassifier: ...
+
+
+@overload
+def build_classifier(checkpoint: AnyCheckpoint) -> Classifier | SequenceClassifier: ...
+
+
+def build_classifier(checkpoint: AnyCheckpoint) -> Classifier | SequenceClassifier:
     """The classifier with the checkpoint's weights, in eval mode. It shares no memory with the checkpoint.
 
     Raises:
@@ -29,17 +45,17 @@ def build_classifier(checkpoint: Checkpoint) -> Classifier:
     return classifier.eval()
 
 
-def _skeleton(checkpoint: Checkpoint) -> Classifier:
+def _skeleton(checkpoint: AnyCheckpoint) -> Classifier | SequenceClassifier:
     """The classifier on the meta device, shapes only: nothing is allocated or initialised for what may not fit."""
     try:
         with torch.device("meta"):
-            return Classifier(checkpoint.config)
+            return module_of(checkpoint.config)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(f"the configuration of {_source(checkpoint)} cannot be built: {reason}") from None
 
 
-def _check_names(expected: dict[str, Tensor], checkpoint: Checkpoint) -> None:
+def _check_names(expected: dict[str, Tensor], checkpoint: AnyCheckpoint) -> None:
     missing = [name for name in expected if name not in checkpoint.state_dict]
     unexpected = [name for name in checkpoint.state_dict if name not in expected]
     faults = []
@@ -55,7 +71,7 @@ def _check_names(expected: dict[str, Tensor], checkpoint: Checkpoint) -> None:
         )
 
 
-def _check_shapes(expected: dict[str, Tensor], checkpoint: Checkpoint) -> None:
+def _check_shapes(expected: dict[str, Tensor], checkpoint: AnyCheckpoint) -> None:
     for name, wanted in expected.items():
         stored = checkpoint.state_dict[name]
         if stored.shape != wanted.shape:
@@ -65,7 +81,7 @@ def _check_shapes(expected: dict[str, Tensor], checkpoint: Checkpoint) -> None:
             )
 
 
-def _source(checkpoint: Checkpoint) -> str:
+def _source(checkpoint: AnyCheckpoint) -> str:
     return checkpoint.source or "the checkpoint"
 
 

@@ -2,27 +2,33 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
 from gaussport.models.config import ClassifierConfig
 from gaussport.models.image.preprocess import Preprocessing
+from gaussport.models.sequence.config import SequenceConfig
+from gaussport.models.text.tokenization import Tokenization
+
+ConfigT = TypeVar("ConfigT", ClassifierConfig, SequenceConfig)
+FrontT = TypeVar("FrontT", Preprocessing, Tokenization)
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class TrainedWeights(Generic[ConfigT, FrontT]):
     """A trained classifier, whole: `build_classifier` needs nothing else.
 
-    `state_dict` is float32 on the CPU; tensors that are one in the file are one here. `weights` says which set of the file
-    it is: `raw` (the trained parameters as they are) or `ema` (their moving average), and `weights_key` where in the file
-    it lies. `metrics` are numbers by name, fractions for accuracies. `source` is the file's name and `sha256` its hash;
-    both are empty until the checkpoint has been in a file. `stored_dtypes` are those of the file, before the cast.
+    `state_dict` is float32 on the CPU; tensors that are one in the file are one here. `preprocessing` is how pictures become
+    pixels, or text tokens. `weights` says which set of the file it is: `raw` (the trained parameters as they are) or `ema`
+    (their moving average), and `weights_key` where in the file it lies. `metrics` are numbers by name, fractions for
+    accuracies. `source` is the file's name and `sha256` its hash; both are empty until the checkpoint has been in a file.
+    `stored_dtypes` are those of the file, before the cast.
     """
 
-    config: ClassifierConfig
+    config: ConfigT
     state_dict: dict[str, Tensor]
-    preprocessing: Preprocessing
+    preprocessing: FrontT
     labels: tuple[str, ...]
     metrics: dict[str, float] = field(default_factory=dict)
     weights: str = "raw"
@@ -35,8 +41,22 @@ class Checkpoint:
     assumed: tuple[str, ...] = ()
     """What neither the file, nor its shapes, nor anyone else stated, so that a default stands in: `preprocessing`,
     `labels`, or a field of the configuration such as `gelu`."""
+
+
+@dataclass(frozen=True)
+class Checkpoint(TrainedWeights[ClassifierConfig, Preprocessing]):
+    """A classifier of pictures."""
+
     resized_from: tuple[int, int] | None = None
     """The image_size of the stored weights when `pos_embed` was resized to another, else None."""
+
+
+@dataclass(frozen=True)
+class SequenceCheckpoint(TrainedWeights[SequenceConfig, Tokenization]):
+    """A classifier of sequences."""
+
+
+AnyCheckpoint = Checkpoint | SequenceCheckpoint
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from gaussport.errors import ConfigurationError
-from gaussport.models.checkpoint.contents import Checkpoint
+from gaussport.models.checkpoint.contents import AnyCheckpoint
 from gaussport.models.image.forms import preprocessing_fields
 from gaussport.models.image.preprocess import Preprocessing
 from gaussport.models.image.wishes import PictureWishes
+from gaussport.models.sequence.config import SequenceConfig
+from gaussport.models.text.tokenization import BYTE_PAD, Tokenization
 
 _FINITE = 1e300
+WINDOW = 4
+"""How many times its trained length a window of a sequence classifier has, unless somebody says otherwise: without a table
+of positions nothing ends at the trained length, and the proof runs to here."""
 _PARTS = {
     "mean": ("mean",),
     "std": ("std",),
@@ -20,7 +25,7 @@ _PARTS = {
 }
 
 
-def to_description(checkpoint: Checkpoint) -> dict[str, Any]:
+def to_description(checkpoint: AnyCheckpoint) -> dict[str, Any]:
     """The JSON object that a checkpoint file keeps beside its tensors."""
     return {
         "config": checkpoint.config.to_json(),
@@ -60,6 +65,32 @@ def preprocessing_from(
     if len(assumed) == len(_PARTS):
         return preprocessing, ("preprocessing",)
     return preprocessing, tuple(f"preprocessing.{part}" for part in assumed)
+
+
+def tokenization_from(document: object, config: SequenceConfig, source: str) -> tuple[Tokenization, tuple[str, ...]]:
+    """The tokenization that `document` states, and what nobody stated: without one, a model of 257 tokens reads bytes, in
+    windows of four times the length that it was trained at.
+
+    Raises:
+        ConfigurationError: it is not a tokenization, it has other tokens than the model, or it is needed and missing.
+    """
+    if document is None:
+        if (config.vocabulary, config.pad) != (BYTE_PAD + 1, BYTE_PAD):
+            raise ConfigurationError(
+                f"nobody says how text becomes the {config.vocabulary:,} tokens of {source}: give the object preprocessing "
+                "beside its config, with --config FILE"
+            )
+        return Tokenization.of_bytes(WINDOW * config.trained_length), ("preprocessing",)
+    try:
+        tokenization = Tokenization.model_validate(document)
+    except ValidationError as error:
+        raise ConfigurationError(_first_fault(error, source)) from None
+    if (tokenization.vocabulary, tokenization.pad) != (config.vocabulary, config.pad):
+        raise ConfigurationError(
+            f"the preprocessing of {source} makes tokens of a vocabulary of {tokenization.vocabulary} with "
+            f"{tokenization.pad} as pad, but the configuration has {config.vocabulary} and {config.pad}"
+        )
+    return tokenization, ()
 
 
 def labels_from(document: object, classes: int, source: str) -> tuple[str, ...]:
@@ -117,8 +148,10 @@ def _validated(fields: dict[str, Any], source: str) -> Preprocessing:
     try:
         return Preprocessing.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, ("preprocessing", *first["loc"])))
-        raise ConfigurationError(
-            f"{where} of {source} is impossible: {first['msg'].removeprefix('Value error, ')}"
-        ) from None
+        raise ConfigurationError(_first_fault(error, source)) from None
+
+
+def _first_fault(error: ValidationError, source: str) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, ("preprocessing", *first["loc"])))
+    return f"{where} of {source} is impossible: {first['msg'].removeprefix('Value error, ')}"

@@ -40,6 +40,11 @@ def facts_from(shapes: Shapes, sizes: Mapping[str, object]) -> dict[str, Fact]:
     for field in ("patch", "channels"):
         if field in sizes:
             found[field] = Fact(field, sizes[field], "the convolution that patch_embed is in the file")
+    if len(shapes.get("token_embed.weight", ())) == 2:
+        tell("vocabulary", shapes["token_embed.weight"][0], "token_embed.weight")
+        tell("dim", shapes["token_embed.weight"][1], "token_embed.weight")
+    if len(shapes.get("blocks.0.conv.weight", ())) == 3:
+        tell("convolution", shapes["blocks.0.conv.weight"][2], "blocks.0.conv.weight")
     depth = _depth(shapes)
     if depth:
         found["depth"] = Fact("depth", depth, f"blocks.0 … blocks.{depth - 1}" if depth > 1 else "blocks.0")

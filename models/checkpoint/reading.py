@@ -7,19 +7,37 @@ from pathlib import Path
 from typing import Any
 
 from gaussport.errors import CheckpointError, ConfigurationError, UsageError
-from gaussport.models.checkpoint.contents import Checkpoint
-from gaussport.models.checkpoint.description import labels_from, metrics_from, preprocessing_from
+from gaussport.models.checkpoint.contents import AnyCheckpoint, Checkpoint, SequenceCheckpoint
+from gaussport.models.checkpoint.description import labels_from, metrics_from, preprocessing_from, tokenization_from
 from gaussport.models.checkpoint.resizing import resized_config, resized_positions, resized_preprocessing
 from gaussport.models.checkpoint.stated import labels_of
 from gaussport.models.checkpoint.surveying import Survey, float32_of, survey_checkpoint
 from gaussport.models.checkpoint.wishes import Wishes
+from gaussport.models.config import ClassifierConfig
+from gaussport.models.image.wishes import PictureWishes
+from gaussport.models.sequence.config import SequenceConfig
 
-_SURE_NAMES = {"patch_embed.weight", "head.weight", "pos_embed"}
+_SURE_NAMES = {"patch_embed.weight", "token_embed.weight", "head.weight", "pos_embed"}
 
 
 def read_checkpoint(
     path: Path, config_path: Path | None = None, labels: Sequence[str] | None = None, wishes: Wishes | None = None
 ) -> Checkpoint:
+    """The classifier of pictures at `path`; see `read_any_checkpoint`.
+
+    Raises:
+        CheckpointError: as there, or it is a classifier of sequences.
+        ConfigurationError, UsageError: as there.
+    """
+    checkpoint = read_any_checkpoint(path, config_path, labels, wishes)
+    if not isinstance(checkpoint, Checkpoint):
+        raise CheckpointError(f"{checkpoint.source} is a classifier of sequences, but one of pictures is needed: give one")
+    return checkpoint
+
+
+def read_any_checkpoint(
+    path: Path, config_path: Path | None = None, labels: Sequence[str] | None = None, wishes: Wishes | None = None
+) -> AnyCheckpoint:
     """Read the checkpoint at `path`, a file or a folder, as `wishes` say.
 
     The configuration is what shapes tell and files state: the one at `config_path`, else `config.json`, `config.yaml` and
@@ -35,40 +53,57 @@ def read_checkpoint(
     return checkpoint_of(survey_checkpoint(Path(path), config_path, wishes), labels, wishes)
 
 
-def checkpoint_of(survey: Survey, labels: Sequence[str] | None = None, wishes: Wishes | None = None) -> Checkpoint:
-    """The checkpoint that was surveyed; see `read_checkpoint`."""
+def checkpoint_of(survey: Survey, labels: Sequence[str] | None = None, wishes: Wishes | None = None) -> AnyCheckpoint:
+    """The checkpoint that was surveyed; see `read_any_checkpoint`."""
     wishes = wishes or Wishes()
-    source = survey.source
     _check_names_known(survey)
     _check_plausible({fact.field: fact.value for fact in survey.settled.facts}, survey)
-    config = survey.settled.config(source)
+    config = survey.settled.config(survey.source)
+    stated: object = labels
+    if labels is None and survey.labels is not None:
+        stated = labels_of(survey.labels.content)
+    if isinstance(config, SequenceConfig):
+        return _of_sequences(survey, config, stated, wishes)
+    checkpoint = _of_pictures(survey, config, stated, wishes)
+    return checkpoint if wishes.input_size is None else _resized(checkpoint, wishes.input_size, wishes.pictures.crop)
+
+
+def _of_pictures(survey: Survey, config: ClassifierConfig, labels: object, wishes: Wishes) -> Checkpoint:
     described = survey.preprocessing
-    preprocessing, assumed_pictures = preprocessing_from(
+    preprocessing, assumed = preprocessing_from(
         _preprocessing_part(described.content) if described else None,
         wishes.pictures if wishes.input_size is None else replace(wishes.pictures, crop=None),
         config.image_size,
         config.channels,
-        described.who if described else source,
+        described.who if described else survey.source,
     )
-    stated_labels: object = labels
-    if labels is None and survey.labels is not None:
-        stated_labels = labels_of(survey.labels.content)
-    assumed = (*assumed_pictures, *(() if stated_labels is not None else ("labels",)), *survey.settled.assumed)
-    checkpoint = Checkpoint(
-        config=config,
-        state_dict=float32_of(survey),
-        preprocessing=preprocessing,
-        labels=labels_from(stated_labels, config.classes, source),
-        metrics=metrics_from(survey.stored.description.get("metrics")),
-        weights=survey.chosen.kind,
-        weights_key=survey.chosen.key,
-        source=source,
-        sha256=survey.sha256,
-        renamed=tuple(f"{old}={new}" for old, new in wishes.rename),
-        stored_dtypes=survey.stored_dtypes,
-        assumed=assumed,
+    return Checkpoint(config=config, preprocessing=preprocessing, **_of_any(survey, config.classes, labels, assumed, wishes))
+
+
+def _of_sequences(survey: Survey, config: SequenceConfig, labels: object, wishes: Wishes) -> SequenceCheckpoint:
+    if wishes.pictures != PictureWishes() or wishes.input_size is not None:
+        raise UsageError(f"{survey.source} is a classifier of sequences: leave out what is said about pictures")
+    tokenization, assumed = tokenization_from(survey.tokenization, config, survey.source)
+    return SequenceCheckpoint(
+        config=config, preprocessing=tokenization, **_of_any(survey, config.classes, labels, assumed, wishes)
     )
-    return checkpoint if wishes.input_size is None else _resized(checkpoint, wishes.input_size, wishes.pictures.crop)
+
+
+def _of_any(survey: Survey, classes: int, labels: object, assumed_front: Sequence[str], wishes: Wishes) -> dict[str, Any]:
+    """What checkpoints of both kinds have."""
+    assumed_labels = () if labels is not None else ("labels",)
+    return {
+        "state_dict": float32_of(survey),
+        "labels": labels_from(labels, classes, survey.source),
+        "metrics": metrics_from(survey.stored.description.get("metrics")),
+        "weights": survey.chosen.kind,
+        "weights_key": survey.chosen.key,
+        "source": survey.source,
+        "sha256": survey.sha256,
+        "renamed": tuple(f"{old}={new}" for old, new in wishes.rename),
+        "stored_dtypes": survey.stored_dtypes,
+        "assumed": (*assumed_front, *assumed_labels, *survey.settled.assumed),
+    }
 
 
 def _resized(checkpoint: Checkpoint, size: tuple[int, int], crop: tuple[int, int] | None) -> Checkpoint:

@@ -10,7 +10,7 @@ from typing import Any
 from gaussport.errors import ConfigurationError
 from gaussport.models.attention import families
 from gaussport.models.checkpoint.inference import Fact, Shapes, facts_from, square_image
-from gaussport.models.config import ClassifierConfig
+from gaussport.models.checkpoint.kinds import Config, Kind, kind_of
 
 FLAX_DEFAULTS = {"gelu": "tanh", "norm_epsilon": 1e-6}
 """What Flax does where torch has the exact GELU and 1e-5."""
@@ -36,11 +36,12 @@ class Settled:
     """The facts in the order of the configuration's fields, which of them are defaults that stand in, and what is missing
     with the way to give it."""
 
+    kind: Kind
     facts: tuple[Fact, ...]
     assumed: tuple[str, ...]
     missing: Mapping[str, str]
 
-    def config(self, source: str) -> ClassifierConfig:
+    def config(self, source: str) -> Config:
         """The configuration, whole.
 
         Raises:
@@ -54,7 +55,7 @@ class Settled:
                 f"{source} brings no configuration that says {field}{more}, and {how}, or a configuration with --config FILE"
             )
         try:
-            return ClassifierConfig.from_json(_nested({fact.field: fact.value for fact in self.facts}))
+            return self.kind.config.from_json(_nested({fact.field: fact.value for fact in self.facts}))
         except (TypeError, ValueError, OverflowError) as error:
             raise ConfigurationError(f"the configuration of {source} has a field of the wrong type: {error}") from None
 
@@ -72,11 +73,13 @@ def settle(
     Raises:
         ConfigurationError: two statements differ, or one differs from what the shapes tell.
     """
-    stated = _agreed(statements)
+    kind, stated = kind_of(shapes), _agreed(statements)
     told = facts_from(shapes, sizes)
     for field, fact in stated.items():
         certain = told.get(field)
-        open_ = certain is not None and (certain.value is None or (fact.value is None and _default(field, told) is None))
+        open_ = certain is not None and (
+            certain.value is None or (fact.value is None and _default(field, told, kind) is None)
+        )
         if certain is not None and not open_ and not _same(certain, fact):
             raise ConfigurationError(
                 f"{field.removeprefix('attention.')} is {_text(fact.value)} in {fact.origin} but {_text(certain.value)} in "
@@ -85,16 +88,18 @@ def settle(
     facts = {**told, **stated}
     for fallback in fallbacks:
         known = {field: Fact(field, value, fallback.who) for field, value in fallback.values.items()}
-        facts = {**{field: fact for field, fact in known.items() if field in _fields({**known, **facts})}, **facts}
+        facts = {**{field: fact for field, fact in known.items() if field in _fields({**known, **facts}, kind)}, **facts}
     _check_family(facts)
-    defaults = {**_square(facts, shapes), **_defaults(facts, flax)}
+    defaults = {**_square(facts, shapes), **_defaults(facts, flax, kind)}
     assumed = [field for field in defaults if field not in facts]
     facts = {**defaults, **facts}
-    order = _fields(facts)
+    order = _fields(facts, kind)
     missing = {field: _HOW.get(field, "its parameters do not tell: give --rename 'OLD=NEW' for other names, --model for "
                                "another module") for field in order if field not in facts}  # fmt: skip
     strange = [facts[field] for field in facts if field not in order]
-    return Settled((*(facts[f] for f in order if f in facts), *strange), tuple(f for f in order if f in assumed), missing)
+    return Settled(
+        kind, (*(facts[f] for f in order if f in facts), *strange), tuple(f for f in order if f in assumed), missing
+    )
 
 
 def _agreed(statements: Sequence[Statement]) -> dict[str, Fact]:
@@ -125,22 +130,22 @@ def _square(facts: Mapping[str, Fact], shapes: Shapes) -> dict[str, Fact]:
     return {} if square is None else {"image_size": Fact("image_size", square, "default: a square grid")}
 
 
-def _defaults(facts: Mapping[str, Fact], flax: bool) -> dict[str, Fact]:
+def _defaults(facts: Mapping[str, Fact], flax: bool, kind: Kind) -> dict[str, Fact]:
     """A value for every field that has one without being stated."""
-    found = {field: Fact(field, default, "default") for field, default in _optional(facts).items()}
+    found = {field: Fact(field, default, "default") for field, default in _optional(facts, kind).items()}
     if flax:
         found |= {field: Fact(field, value, "default of Flax") for field, value in FLAX_DEFAULTS.items()}
     return found
 
 
-def _default(field: str, facts: Mapping[str, Fact]) -> object:
+def _default(field: str, facts: Mapping[str, Fact], kind: Kind) -> object:
     """What the configuration takes when nobody states the field; None may be a value that other fields decide."""
-    return _optional(facts).get(field, MISSING)
+    return _optional(facts, kind).get(field, MISSING)
 
 
-def _optional(facts: Mapping[str, Fact]) -> dict[str, Any]:
+def _optional(facts: Mapping[str, Fact], kind: Kind) -> dict[str, Any]:
     """The fields that no shape tells and that have a default; a value that shapes would tell is never guessed."""
-    own = {"gelu": "exact", "norm_epsilon": 1e-5}
+    own = dict(kind.defaults)
     family = families().get(str(facts["attention.family"].value)) if "attention.family" in facts else None
     if family is None:
         return own
@@ -148,12 +153,11 @@ def _optional(facts: Mapping[str, Fact]) -> dict[str, Any]:
     return own | in_attention
 
 
-def _fields(facts: Mapping[str, Fact]) -> list[str]:
+def _fields(facts: Mapping[str, Fact], kind: Kind) -> list[str]:
     """Every field that the configuration has, in its order."""
     family = families().get(str(facts["attention.family"].value)) if "attention.family" in facts else None
     in_attention = [f"attention.{f.name}" for f in fields(family.config)] if family else ["attention.heads"]
-    rest = [f.name for f in fields(ClassifierConfig) if f.name != "attention"]
-    return ["attention.family", *in_attention, *rest]
+    return ["attention.family", *in_attention, *kind.fields]
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from gaussport.errors import ConfigurationError, UsageError
 from gaussport.models.attention import families
+from gaussport.models.checkpoint.kinds import KINDS, Kind
 from gaussport.models.checkpoint.settling import Statement
-from gaussport.models.config import ClassifierConfig
 
 _OTHER_WORDS = {
     "classes": ("num_classes", "n_classes", "nb_classes", "num_labels"),
@@ -16,6 +16,8 @@ _OTHER_WORDS = {
     "image_size": ("img_size",),
     "patch": ("patch_size",),
     "channels": ("in_chans", "in_channels", "num_channels"),
+    "vocabulary": ("vocab_size",),
+    "pad": ("pad_token_id",),
     "gelu": ("hidden_act", "activation"),
     "norm_epsilon": ("norm_eps", "layer_norm_eps", "layer_norm_epsilon"),
     "attention.family": ("family", "attention_family", "attention_type"),
@@ -27,8 +29,8 @@ _GELU = {"gelu": "exact", "gelu_new": "tanh", "gelu_tanh": "tanh", "gelu_pytorch
 _LABELS = ("labels", "label_names", "class_names", "classes", "id2label", "class_to_idx")
 
 
-def statement_of(document: Mapping[str, Any], who: str) -> Statement:
-    """What a configuration states. In one of ours every word counts; of another's, those that are known here.
+def statement_of(document: Mapping[str, Any], who: str, *kinds: Kind) -> Statement:
+    """What a configuration states. In one of ours every word counts; of another's, those that are known of these kinds.
 
     Raises:
         ConfigurationError: its attention is not an object.
@@ -42,7 +44,7 @@ def statement_of(document: Mapping[str, Any], who: str) -> Statement:
         flat = {f"attention.{name}": value for name, value in attention.items()}
         flat |= {name: value for name, value in document.items() if name != "attention"}
         return Statement(who, {name: _value(name, value) for name, value in flat.items()})
-    words = {word: name for word, name in field_words().items() if word != "epsilon"}  # an optimiser's, elsewhere
+    words = {word: name for word, name in field_words(*kinds).items() if word != "epsilon"}  # an optimiser's, elsewhere
     known = {words[name]: _value(words[name], value) for name, value in document.items() if name in words}
     if isinstance(document.get("attention"), str):
         known["attention.family"] = document["attention"]
@@ -67,11 +69,12 @@ def own_fields() -> list[str]:
     return [name.removeprefix("attention.") for name in _flat_fields()]
 
 
-def field_words() -> dict[str, str]:
-    """The flat field for every word that stands for one."""
-    words = {name: name for name in _flat_fields()}
-    words |= {name.removeprefix("attention."): name for name in _flat_fields()}
-    words |= {other: name for name, others in _OTHER_WORDS.items() for other in others}
+def field_words(*kinds: Kind) -> dict[str, str]:
+    """The flat field for every word that stands for one, in these kinds of configuration or in any."""
+    own = _flat_fields(*kinds)
+    words = {name: name for name in own}
+    words |= {name.removeprefix("attention."): name for name in own}
+    words |= {other: name for name, others in _OTHER_WORDS.items() if name in own for other in others}
     return words
 
 
@@ -97,9 +100,10 @@ def labels_of(document: Mapping[str, Any]) -> Any:
     return None
 
 
-def _flat_fields() -> list[str]:
+def _flat_fields(*kinds: Kind) -> list[str]:
     inside = dict.fromkeys(f"attention.{f.name}" for family in families().values() for f in fields(family.config))
-    return ["attention.family", *inside, *(f.name for f in fields(ClassifierConfig) if f.name != "attention")]
+    outside = dict.fromkeys(name for kind in kinds or KINDS for name in kind.fields)
+    return ["attention.family", *inside, *outside]
 
 
 def _value(field: str, value: Any) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gaussport.models.checkpoint.contents import Stored
 from gaussport.models.checkpoint.folders import shown
+from gaussport.models.checkpoint.kinds import kind_of
 from gaussport.models.checkpoint.layouts import Laid, laid_out
 from gaussport.models.checkpoint.names import Named, named
 from gaussport.models.checkpoint.numbers import check_tensors, finite_float32
@@ -64,6 +65,12 @@ class Survey:
         return preprocessing_document(self.documents)
 
     @property
+    def tokenization(self) -> object:
+        """The first that says how text becomes tokens."""
+        found = (document.content["preprocessing"] for document in self.documents if "preprocessing" in document.content)
+        return next(found, None)
+
+    @property
     def labels(self) -> Document | None:
         """The first document that names the classes."""
         return next((document for document in self.documents if labels_of(document.content) is not None), None)
@@ -85,17 +92,18 @@ def survey_checkpoint(path: Path, config_path: Path | None = None, wishes: Wishe
     check_tensors(names.tensors, source, stored.total_bytes)
     laid = laid_out(names.tensors, stored.flax, source)
     shapes = {name: tuple(tensor.shape) for name, tensor in laid.tensors.items()}
-    documents = documents_of(path, config_path, stored, source)
+    documents, kind = documents_of(path, config_path, stored, source), kind_of(shapes)
     statements, fallbacks = [settings], []
     for document in documents:
         inner = document.content.get("config")
         own = isinstance(inner, Mapping) and "attention" in inner
         if own or document.who != source:
-            statements.append(statement_of(inner if isinstance(inner, Mapping) else document.content, document.who))
+            content = inner if isinstance(inner, Mapping) else document.content
+            statements.append(statement_of(content, document.who, kind))
     for key in _ARGUMENTS:
         value = _plain(stored.description.get(key))
         if value and "attention" not in value:
-            fallbacks.append(statement_of(value, f"{key} of {source}"))
+            fallbacks.append(statement_of(value, f"{key} of {source}", kind))
     fallbacks.append(Statement("a former reading", wishes.known))
     settled = settle(statements, shapes, laid.sizes, fallbacks, stored.flax, source)
     return Survey(path, stored, sets, chosen, names, laid, settled, documents)

@@ -7,12 +7,12 @@ from pathlib import Path
 from safetensors.torch import save
 
 from gaussport.errors import CheckpointError
-from gaussport.models.checkpoint.contents import Checkpoint
+from gaussport.models.checkpoint.contents import AnyCheckpoint
 from gaussport.models.checkpoint.description import to_description
 from gaussport.models.checkpoint.safetensors_file import METADATA_KEY
 
 
-def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+def write_checkpoint(path: Path, checkpoint: AnyCheckpoint) -> None:
     """Write `checkpoint` as safetensors; a file that was at `path` stays until the new one is whole. Equal checkpoints
     give equal bytes.
 

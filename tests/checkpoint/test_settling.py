@@ -65,6 +65,7 @@ def test_shapes_alone_tell_the_model(config: ClassifierConfig) -> None:
         model = Classifier(config)
     shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = settle([], shapes, {}, [], flax=False, source="a.pt").config("a.pt")
+    assert isinstance(found, ClassifierConfig)
     with torch.device("meta"):
         assert {name: tuple(tensor.shape) for name, tensor in Classifier(found).state_dict().items()} == shapes
     hidden = round(config.dim * config.mlp_ratio)
@@ -149,7 +150,7 @@ def test_the_words_of_others_are_understood(tmp_path: Path) -> None:
     found = read(bare(tmp_path, preset("dot-tiny")))
     assert (found.config.attention.heads, found.config.gelu, found.config.norm_epsilon) == (4, "tanh", 1e-12)
     assert found.labels[3] == "kind 3"
-    assert found.assumed == ("preprocessing",)
+    assert found.assumed == ("preprocessing", "attention.causal")
 
 
 @pytest.mark.parametrize("as_namespace", [True, False])
