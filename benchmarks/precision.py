@@ -35,7 +35,7 @@ from gaussport.export.calibration.pictures import Pictures, labelled, unlabelled
 from gaussport.export.calibration.ranges import measured_ranges
 from gaussport.export.calibration.thresholds import METHODS
 from gaussport.export.model_file import serialize
-from gaussport.export.onnx_export import export_onnx
+from gaussport.export.onnx_export import export_onnx, pictures_of
 from gaussport.export.passes import operate
 from gaussport.export.precision.accuracy import classes_of
 from gaussport.export.precision.casting import narrow
@@ -80,7 +80,7 @@ class Row:
 def from_zoo(name: str) -> Subject:
     checkpoint = read_checkpoint(ZOO / f"{name}.safetensors")
     spec = checkpoint.preprocessing
-    model = export_onnx(build_classifier(checkpoint), spec.tensor_shape)
+    model = export_onnx(build_classifier(checkpoint), [pictures_of(spec.tensor_shape)])
     pictures = labelled("mnist", spec, checkpoint.labels)
     return Subject(name, model, unlabelled("mnist", spec, CALIBRATION), pictures)
 
@@ -93,7 +93,7 @@ def of_random_weights(name: str) -> Subject:
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.02)
     shape = (module.config.channels, *module.config.image_size)
-    return Subject(name, export_onnx(module, shape), scenes(shape, 0, 64), scenes(shape, 1, 128))
+    return Subject(name, export_onnx(module, [pictures_of(shape)]), scenes(shape, 0, 64), scenes(shape, 1, 128))
 
 
 def scenes(shape: tuple[int, int, int], seed: int, count: int) -> Pictures:

@@ -10,12 +10,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gaussport.plugins import DOMAIN, operators
 
 
-def custom_calls(module: nn.Module, pixels: torch.Tensor) -> Counter[str]:
-    """ONNX names of the operators that `module` calls for these pixels, and how often."""
+def custom_calls(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Counter[str]:
+    """ONNX names of the operators that `module` calls for these inputs, and how often."""
     names = {operator.folder: operator.name for operator in operators()}
     watcher = _Watcher()
     with watcher:
-        module(pixels)
+        module(*inputs)
     return Counter({names[folder]: number for folder, number in watcher.calls.items()})
 
 

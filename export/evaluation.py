@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from gaussport.export.inputs import Inputs
 
 
 @contextmanager
@@ -18,3 +21,13 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
     finally:
         for part, flag in flags.items():
             part.training = flag
+
+
+def tensors_of(inputs: Inputs) -> tuple[Tensor, ...]:
+    """The arrays as tensors, for a module's `forward`: contiguous copies, for torch has no negative strides."""
+    return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in inputs.values())
+
+
+def widened(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The same with fractions in float64; whole numbers stay."""
+    return tuple(tensor.double() if tensor.is_floating_point() else tensor for tensor in tensors)

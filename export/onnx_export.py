@@ -6,6 +6,9 @@ Each attention becomes one node of our domain with a body in standard operators,
 and one that knows the operator can run it faster.
 """
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -14,21 +17,31 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gaussport.errors import ExportError
+from gaussport.export.bundle.manifest import TensorSpec
 from gaussport.export.custom_calls import custom_calls
 from gaussport.export.evaluation import evaluating
 from gaussport.export.graph_check import check_graph
 from gaussport.export.opsets import DEFAULT, check_opset
 from gaussport.export.passes import PASSES
+from gaussport.export.probes import PIXELS
 from gaussport.export.quiet import quiet_exporter
 from gaussport.plugins.onnx_registry import attach_bodies, translation_table
 
-INPUT, OUTPUT, BATCH = "pixels", "logits", "batch"
+OUTPUT, BATCH = "logits", "batch"
 
-_EXAMPLE_BATCH = 2  # with 1 the exporter would take the batch axis for one that broadcasts, and fix it
+_TAKEN = "meta"  # an attribute of torch.fx.GraphModule, which a part of that name would hide
+
+_EXAMPLE_SIZE = 2  # of an axis of any size: with 1 the exporter would take it for one that broadcasts, and fix it
 
 
-def export_onnx(module: nn.Module, shape: tuple[int, int, int], opset: int = DEFAULT) -> onnx.ModelProto:
-    """The ONNX model of `module`, which maps pixels [batch, *shape] to logits [batch, classes].
+def pictures_of(shape: tuple[int, int, int]) -> TensorSpec:
+    """The input that takes pictures [batch, *shape]."""
+    return TensorSpec(name=PIXELS, dtype="float32", shape=(BATCH, *shape))
+
+
+def export_onnx(module: nn.Module, takes: Sequence[TensorSpec], opset: int = DEFAULT) -> onnx.ModelProto:
+    """The ONNX model of `module`, whose forward takes what `takes` describes, in this order, and gives logits
+    [batch, classes]. An axis that is a symbol may have any size, the same wherever the symbol stands.
 
     The module is traced in eval mode and returned as it was. Equal modules give equal models, to the byte.
 
@@ -39,9 +52,9 @@ def export_onnx(module: nn.Module, shape: tuple[int, int, int], opset: int = DEF
     check_opset(opset)
     with evaluating(module):
         _check_parameters(module)
-        pixels = torch.zeros(_EXAMPLE_BATCH, *shape)
-        calls = custom_calls(module, pixels)
-        model = _trace(module, pixels, opset)
+        examples = tuple(_example(spec) for spec in takes)
+        calls = _calls(module, examples)
+        model = _trace(module, takes, examples, opset)
         parameters = _parameters(module)
     for graph_pass in PASSES:
         graph_pass(model, parameters)
@@ -51,21 +64,41 @@ def export_onnx(module: nn.Module, shape: tuple[int, int, int], opset: int = DEF
     return proto
 
 
-def _trace(module: nn.Module, pixels: torch.Tensor, opset: int) -> ir.Model:
+def _example(spec: TensorSpec) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    return torch.zeros([_EXAMPLE_SIZE if isinstance(axis, str) else axis for axis in spec.shape], dtype=dtype)
+
+
+def _calls(module: nn.Module, examples: tuple[torch.Tensor, ...]) -> Counter[str]:
+    """How often the module calls each of our operators, told by a run of it."""
+    try:
+        return custom_calls(module, examples)
+    except Exception as error:  # whatever somebody's module raises
+        raise ExportError(
+            f"the module fails on a batch of {_EXAMPLE_SIZE}: {_reason(error)}; it must take any batch, so write "
+            "x.shape[0] where it needs the number of rows"
+        ) from error
+
+
+def _trace(module: nn.Module, takes: Sequence[TensorSpec], examples: tuple[torch.Tensor, ...], opset: int) -> ir.Model:
+    symbols = {axis: torch.export.Dim(axis, min=1) for spec in takes for axis in spec.shape if isinstance(axis, str)}
+    dynamic = tuple({n: symbols[axis] for n, axis in enumerate(spec.shape) if isinstance(axis, str)} for spec in takes)
     try:
         with quiet_exporter():
             program = torch.onnx.export(
                 module,
-                (pixels,),
+                examples,
                 dynamo=True,
                 opset_version=opset,
-                input_names=[INPUT],
+                input_names=[spec.name for spec in takes],
                 output_names=[OUTPUT],
-                dynamic_shapes=({0: torch.export.Dim(BATCH, min=1)},),
+                dynamic_shapes=dynamic,
                 custom_translation_table=translation_table(),
                 verbose=False,
             )
     except torch.onnx.errors.OnnxExporterError as error:
+        if _TAKEN in dict(module.named_children()):
+            raise ExportError(f"the module's part {_TAKEN} has a name that PyTorch's tracer needs: rename it") from error
         raise ExportError(f"the model cannot be traced for every batch size: {_reason(error)}") from error
     assert program is not None
     return program.model

@@ -4,17 +4,18 @@ The factory is code that the caller asks for by name; nothing that a checkpoint 
 """
 
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from gaussport.errors import CheckpointError, ConfigurationError, ExportError, UsageError
-from gaussport.export.evaluation import evaluating
+from gaussport.export.bundle.manifest import FurtherInput
+from gaussport.export.evaluation import evaluating, tensors_of
+from gaussport.export.example_inputs import further_inputs_of
 from gaussport.export.trained import Trained, hash_of_weights
 from gaussport.models.checkpoint.contents import Stored
 from gaussport.models.checkpoint.description import labels_from, metrics_from, preprocessing_from
@@ -59,11 +60,13 @@ def read_module(
     config_path: Path | None = None,
     labels: Sequence[str] | None = None,
     wishes: Wishes | None = None,
+    further_inputs: tuple[FurtherInput, ...] | None = None,
 ) -> Trained:
     """The module that `factory` makes, with the weights of the checkpoint at `path`, each under its own name.
 
     Preprocessing and labels come from the caller, the configuration file, or the checkpoint, in this order. What the
-    checkpoint says of a configuration is for the factory to know.
+    checkpoint says of a configuration is for the factory to know. Inputs beside the pictures are `further_inputs`
+    or, without them, what the module's `example_inputs` show.
 
     Raises:
         UsageError: a wish is one for our own classifiers.
@@ -94,6 +97,7 @@ def read_module(
         module,
         preprocessing,
         stated,
+        further_inputs=further_inputs,
         config={"module": factory},
         source=source,
         sha256=hash_of(path),
@@ -111,57 +115,48 @@ def trained_module(
     preprocessing: Preprocessing,
     labels: Sequence[str] | None = None,
     *,
+    further_inputs: tuple[FurtherInput, ...] | None = None,
     config: Mapping[str, Any] | None = None,
     source: str = "",
     sha256: str = "",
     assumed: tuple[str, ...] = (),
     **origin: Any,
 ) -> Trained:
-    """What an export needs of a module that has its weights. It is run once, to see how many classes it has.
+    """What an export needs of a module that has its weights. It is run once, to see how many classes it has. Without
+    `further_inputs` they are what the module's `example_inputs` show.
 
     Raises:
-        ExportError: it fails on a picture of the preprocessing's shape, or gives something else than logits.
+        ExportError: it asks for inputs that nobody showed, fails on those it has, or gives something else than logits.
         ConfigurationError: the labels are not one for each class.
     """
     name = source or type(module).__name__
-    classes = _classes(module, preprocessing, name)
-    return Trained(
+    trained = Trained(
         module=module,
         family=FAMILY,
         config=dict(config or {"module": f"{type(module).__module__}:{type(module).__qualname__}"}),
-        labels=labels_from(labels, classes, name),
+        labels=(),
         preprocessing=preprocessing,
+        further_inputs=further_inputs_of(module, name) if further_inputs is None else further_inputs,
         source=name,
         sha256=sha256 or hash_of_weights(module),
         assumed=(*assumed, *(() if labels is not None else ("labels",))),
         **origin,
     )
+    return replace(trained, labels=labels_from(labels, _classes(trained), name))
 
 
-def _classes(module: nn.Module, preprocessing: Preprocessing, name: str) -> int:
-    shape = (1, *preprocessing.tensor_shape)
-    asked = _asked(module)
-    if len(asked) > 1:
-        raise ExportError(
-            f"the module of {name} asks for {asked[0]} and {', '.join(asked[1:])}, but a bundle feeds pictures alone: give "
-            "what is beside them a default, or keep it in the module as a buffer"
-        )
+def _classes(trained: Trained) -> int:
+    name, inputs = trained.source, next(inputs for _, inputs in trained.probes.batches(1))
     try:
-        with evaluating(module):
-            logits = module(torch.zeros(shape))
+        with evaluating(trained.module):
+            logits = trained.module(*tensors_of(inputs))
     except Exception as error:
-        raise ExportError(f"the module of {name} fails on pixels of shape {list(shape)}: {_said(error)}") from error
+        fed = " and ".join(f"{key} of shape {list(array.shape)}" for key, array in inputs.items())
+        raise ExportError(f"the module of {name} fails on {fed}: {_said(error)}") from error
     if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != 1:
         found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ExportError(f"the module of {name} gives {found} for one picture but must give logits [1, classes]")
     return int(logits.shape[1])
-
-
-def _asked(module: nn.Module) -> list[str]:
-    """The names of what its forward takes that has no default."""
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(module.forward).parameters.values()
-    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in kinds]
 
 
 def _load(module: nn.Module, tensors: dict[str, Tensor], source: str, factory: str) -> None:

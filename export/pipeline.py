@@ -26,7 +26,7 @@ from gaussport.models.checkpoint.wishes import Wishes
 from gaussport.models.image.preprocess import Preprocessing
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from gaussport.export.trained import Trained
 
@@ -83,6 +83,7 @@ def export_module(
     destination: Path,
     preprocessing: Preprocessing,
     *,
+    example_inputs: "Mapping[str, Tensor] | None" = None,
     labels: Sequence[str] | None = None,
     config: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -93,7 +94,8 @@ def export_module(
     precision: PrecisionWish | None = None,
 ) -> Bundle:
     """Write the bundle of any module that maps pixels [batch, C, height, width], as `preprocessing` makes them, to logits
-    [batch, classes], with or without our attention layers in it.
+    [batch, classes], with or without our attention layers in it. What its forward takes beside the pixels, `example_inputs`
+    shows by the parameters' names, tensors [batch, …]; without it, the module's own attribute of that name.
 
     The module is traced in eval mode and given back as it was. `labels` are one for each class, `config` is what the bundle
     says of the module, and `name` is its name on the server, else its class's. The rest is as for `export_checkpoint`.
@@ -113,7 +115,8 @@ def export_module(
     def read() -> "Trained":
         from gaussport.export import work
 
-        return work.trained_module(module, preprocessing, labels, config=config)
+        further = work.further_inputs_of(module, chosen_name, example_inputs)
+        return work.trained_module(module, preprocessing, labels, config=config, further_inputs=further)
 
     return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, precision or PrecisionWish())
 
@@ -136,10 +139,10 @@ def _written(
                 trained = read()
             from gaussport.export import work  # imports torch
 
-            work.check_sources(wish, trained.preprocessing, tuple(trained.labels))
+            work.check_sources(wish, trained)
             with steps.step("tracing the model"):
-                model = work.export_onnx(trained.module, trained.preprocessing.tensor_shape, opset)
-            probes = work.Probes.of(trained.preprocessing, trained.patch)
+                model = work.export_onnx(trained.module, trained.takes, opset)
+            probes = trained.probes
             with steps.step("choosing types"):
                 conversion = work.convert(model, wish, probes, trained.preprocessing, steps.watch)
             with steps.step("writing the model"):

@@ -5,25 +5,25 @@ questions ──reference──▶ expected logits ┐
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import onnx
 import onnx.inliner
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from gaussport.errors import ProofError
 from gaussport.export.comparison import Comparison, compare
-from gaussport.export.evaluation import evaluating
+from gaussport.export.evaluation import evaluating, tensors_of, widened
 from gaussport.export.histogram import ErrorHistogram
+from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import ModelFile, serialize
 from gaussport.export.precision.own_rounding import rounding
 from gaussport.export.precision.runners import ROUNDED, has_cpu_kernels, rounding_session
-from gaussport.export.probes import Pixels, Probes, Question
+from gaussport.export.probes import PIXELS, Asks, Question
 from gaussport.export.session import Session
 from gaussport.export.tolerance import Tolerance, tolerance_between_integers, tolerance_between_runners, tolerance_for
 
@@ -40,8 +40,8 @@ INTEGERS = "PyTorch in int8"
 class Runs(Protocol):
     """Anything that answers: a session on the model, or an engine built from it."""
 
-    def run(self, pixels: Pixels) -> Logits:
-        """Logits [batch, classes] of pixels [batch, C, height, width]. Raises a GaussportError when it cannot."""
+    def run(self, inputs: Inputs) -> Logits:
+        """Logits [batch, classes] of inputs, each [batch, …]. Raises a GaussportError when it cannot."""
 
 
 class InPyTorch:
@@ -50,9 +50,9 @@ class InPyTorch:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
 
-    def run(self, pixels: Pixels) -> Logits:
-        with evaluating(self._module):  # a copy: torch has no negative strides
-            return np.asarray(self._module(torch.from_numpy(np.ascontiguousarray(pixels))).numpy())
+    def run(self, inputs: Inputs) -> Logits:
+        with evaluating(self._module):
+            return np.asarray(self._module(*tensors_of(inputs)).numpy())
 
 
 class Remembered:
@@ -60,12 +60,27 @@ class Remembered:
 
     def __init__(self, runner: Runs) -> None:
         self._runner = runner
-        self._answers: dict[int, tuple[Pixels, Logits]] = {}
+        self._answers: dict[int, tuple[Inputs, Logits]] = {}
 
-    def run(self, pixels: Pixels) -> Logits:
-        if id(pixels) not in self._answers:
-            self._answers[id(pixels)] = (pixels, self._runner.run(pixels))  # held, so that its id stays its own
-        return self._answers[id(pixels)][1]
+    def run(self, inputs: Inputs) -> Logits:
+        if id(inputs) not in self._answers:
+            self._answers[id(inputs)] = (inputs, self._runner.run(inputs))  # held, so that its id stays its own
+        return self._answers[id(inputs)][1]
+
+
+class UnderNames:
+    """Another model of the same inputs, which may have other names for them."""
+
+    def __init__(self, runner: Runs, names: Sequence[str]) -> None:
+        self._runner, self._names = runner, names
+
+    def run(self, inputs: Inputs) -> Logits:
+        return self._runner.run(dict(zip(self._names, inputs.values(), strict=True)))
+
+
+def on_pictures(runner: Runs, name: str = PIXELS) -> Callable[[Logits], Logits]:
+    """The runner for pixels [batch, C, height, width] alone, its input of that name."""
+    return lambda pixels: runner.run({name: pixels})
 
 
 @dataclass(frozen=True)
@@ -112,7 +127,7 @@ class Proof:
 def prove(
     module: nn.Module,
     model: bytes | ModelFile,
-    probes: Probes,
+    probes: Asks,
     max_batch: int,
     precision: str = "fp32",
 ) -> Proof:
@@ -125,7 +140,7 @@ def prove_runners(
 ) -> Proof:
     """Compare PyTorch with everything that runs the model, one question after the other."""
     with evaluating(module):
-        answers = [InPyTorch(module).run(question.pixels) for question in questions]
+        answers = [InPyTorch(module).run(question.inputs) for question in questions]
         own_rounding = _own_rounding(module, questions, answers, precision)
     return _compared(PYTORCH, runners, questions, answers, tolerance_for(precision, _scale(answers), own_rounding), output)
 
@@ -145,7 +160,7 @@ def agree(
     """Compare the first runner with each of the others, when there is no PyTorch to compare with. `allow` gives the
     tolerance of a precision and the largest logit."""
     reference = next(iter(runners))
-    answers = [runners[reference].run(question.pixels) for question in questions]
+    answers = [runners[reference].run(question.inputs) for question in questions]
     others = {name: runner for name, runner in runners.items() if name != reference}
     return _compared(reference, others, questions, answers, allow(precision, _scale(answers)), output)
 
@@ -177,7 +192,7 @@ def _compared(
     comparisons, histograms = [], {name: ErrorHistogram() for name in runners}
     for question, expected in zip(questions, answers, strict=True):
         for name, runner in runners.items():
-            found = runner.run(question.pixels)
+            found = runner.run(question.inputs)
             comparisons.append(compare(name, question.probe, expected, found, tolerance.scale, question.layout))
             histograms[name].add(expected, found, tolerance.scale)
     return Proof(tolerance, output, tuple(comparisons), reference, histograms)
@@ -188,16 +203,14 @@ def _own_rounding(module: nn.Module, questions: list[Question], answers: list[Lo
     format from float32 to it. None when that cannot be told."""
     if precision not in _FEW:
         return None
-    few = [
-        (q.pixels, answer) for q, answer in zip(questions, answers, strict=True) if len(q.pixels) <= _FEW.get(precision, 0)
-    ]
+    few = [(q.inputs, answer) for q, answer in zip(questions, answers, strict=True) if q.rows <= _FEW[precision]]
     try:
         if precision == "fp32":
             wide = copy.deepcopy(module).double()
-            moved = [wide(torch.from_numpy(pixels).double()).numpy() for pixels, _ in few]
+            moved = [wide(*widened(tensors_of(inputs))).numpy() for inputs, _ in few]
         else:
-            with rounding(module, torch.from_numpy(few[0][0]), precision):
-                moved = [InPyTorch(module).run(pixels) for pixels, _ in few]
+            with rounding(module, tensors_of(few[0][0]), precision):
+                moved = [InPyTorch(module).run(inputs) for inputs, _ in few]
     except RuntimeError:  # a module that makes float32 tensors of its own has no float64 to compare with
         return None
     errors = [np.abs(other - answer) for other, (_, answer) in zip(moved, few, strict=True)]

@@ -20,6 +20,8 @@ def quiet_exporter() -> Iterator[None]:
         with warnings.catch_warnings():
             # torch 2.13 copies its own traced programs through a class that it deprecated itself.
             warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+            # Of two inputs with the same symbol for the batch, that the second one's name for it is the first one's.
+            warnings.filterwarnings("ignore", r"# The axis name: (\w+) will not be used.* another axis: \1\.", UserWarning)
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

@@ -33,7 +33,8 @@ def read_again(manifest: Manifest, checkpoint: Path, config: Path | None, model:
         return trained_classifier(read_checkpoint(checkpoint, config, None, wishes))
     document = manifest.preprocessing.model_dump(mode="json")
     pictures = PictureWishes(document=document, document_name=MANIFEST_FILE)
-    return read_module(checkpoint, model, config, None, replace(wishes, known={}, pictures=pictures))
+    wishes = replace(wishes, known={}, pictures=pictures)
+    return read_module(checkpoint, model, config, None, wishes, manifest.further_inputs)
 
 
 def _wishes_of(manifest: Manifest, checkpoint: Path) -> Wishes:

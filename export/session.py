@@ -1,12 +1,13 @@
 """ONNX Runtime on the CPU, as proofs run it: quiet, deterministic, on as many threads as PyTorch has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from gaussport.errors import ExportError
+from gaussport.export.inputs import Array, Inputs, rows_of
 from gaussport.export.model_file import ModelFile
 from gaussport.onnx_runtime import onnxruntime
 
@@ -15,7 +16,7 @@ _FATAL = 4  # ONNX Runtime's log severity; what is wrong arrives as an exception
 
 
 class Session:
-    """A model that runs: pixels [batch, C, height, width] → logits [batch, classes].
+    """A model that runs: its inputs, each [batch, …] → logits [batch, classes].
 
     Files beside the model are handed over as bytes that were read and checked before: ONNX Runtime opens no path.
     """
@@ -36,22 +37,23 @@ class Session:
             raise ExportError(f"ONNX Runtime {onnxruntime.__version__} refuses the model: {first_line(error)}") from error
         if self._session.get_providers() != [_PROVIDER]:
             raise ExportError(f"ONNX Runtime chose {self._session.get_providers()} although {_PROVIDER} was asked for")
-        self.input = self._session.get_inputs()[0].name
-        self._half = self._session.get_inputs()[0].type == "tensor(float16)"
+        self.inputs = [given.name for given in self._session.get_inputs()]
+        self._halves = {given.name for given in self._session.get_inputs() if given.type == "tensor(float16)"}
         self.outputs = [output.name for output in self._session.get_outputs()]
         self.output = self.outputs[0]
 
-    def run(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The first output, as float32 whatever the graph computes in."""
-        return np.asarray(self.run_all(pixels, [self.output])[0]).astype(np.float32, copy=False)
+    def run(self, inputs: Inputs | Array) -> NDArray[np.float32]:
+        """The first output, as float32 whatever the graph computes in. An array alone is the model's first input."""
+        return np.asarray(self.run_all(inputs, [self.output])[0]).astype(np.float32, copy=False)
 
-    def run_all(self, pixels: NDArray[np.float32], outputs: Sequence[str]) -> list[NDArray[np.generic]]:
+    def run_all(self, inputs: Inputs | Array, outputs: Sequence[str]) -> list[Array]:
         """The outputs of those names."""
-        fed = pixels.astype(np.float16) if self._half else pixels
+        named = inputs if isinstance(inputs, Mapping) else {self.inputs[0]: inputs}
+        fed = {name: array.astype(np.float16) if name in self._halves else array for name, array in named.items()}
         try:
-            return list(self._session.run(list(outputs), {self.input: fed}))
+            return list(self._session.run(list(outputs), fed))
         except Exception as error:  # as above
-            raise ExportError(f"ONNX Runtime fails at batch {len(pixels)}: {first_line(error)}") from error
+            raise ExportError(f"ONNX Runtime fails at batch {rows_of(named)}: {first_line(error)}") from error
 
 
 def first_line(error: Exception) -> str:

@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gaussport.export.bundle.manifest import FurtherInput, TensorSpec
+from gaussport.export.onnx_export import pictures_of
+from gaussport.export.probes import Probes
 from gaussport.models.checkpoint.building import build_classifier
 from gaussport.models.checkpoint.contents import Checkpoint
 from gaussport.models.image.preprocess import Preprocessing
@@ -15,8 +18,9 @@ from gaussport.models.image.preprocess import Preprocessing
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A module in eval mode that maps pixels [batch, C, height, width] to logits [batch, classes]; see `Checkpoint` for
-    the fields that it shares with one. `patch` is the side of its patches in pixels, where it has such."""
+    """A module in eval mode that maps pixels [batch, C, height, width], and what `further_inputs` describes, to logits
+    [batch, classes]; see `Checkpoint` for the fields that it shares with one. `patch` is the side of its patches in
+    pixels, where it has such."""
 
     module: nn.Module
     family: str
@@ -26,6 +30,7 @@ class Trained:
     source: str
     sha256: str
     patch: int | None = None
+    further_inputs: tuple[FurtherInput, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     weights: str = "raw"
     weights_key: str = ""
@@ -33,6 +38,16 @@ class Trained:
     stored_dtypes: tuple[str, ...] = ("float32",)
     assumed: tuple[str, ...] = ()
     resized_from: tuple[int, int] | None = None
+
+    @property
+    def takes(self) -> tuple[TensorSpec, ...]:
+        """What its forward takes, in this order."""
+        return (pictures_of(self.preprocessing.tensor_shape), *self.further_inputs)
+
+    @property
+    def probes(self) -> Probes:
+        """What a proof feeds it."""
+        return Probes.of(self.preprocessing, self.patch, further=self.further_inputs)
 
     @property
     def state_dict(self) -> dict[str, Tensor]:

@@ -11,16 +11,15 @@ import onnx
 import onnx.helper
 
 from gaussport.export.bundle.manifest import REPORT_FILE, FileRecord, Manifest, TensorSpec
-from gaussport.export.calibration.pictures import check_sources
+from gaussport.export.example_inputs import further_inputs_of
 from gaussport.export.explanation.writing import constants_of, write_explanation
 from gaussport.export.model_file import ModelFile, write_model
 from gaussport.export.onnx_export import export_onnx
 from gaussport.export.own_module import read_module, trained_module
 from gaussport.export.precision.census import precision_of
 from gaussport.export.precision.conversion import Conversion, convert
-from gaussport.export.precision.judgement import require_accuracy, require_proof
+from gaussport.export.precision.judgement import check_sources, require_accuracy, require_proof
 from gaussport.export.precision.record import PrecisionRecord, record_of
-from gaussport.export.probes import Probes
 from gaussport.export.proof import Proof, prove
 from gaussport.export.provenance import provenance_of
 from gaussport.export.report import report_json, report_markdown
@@ -30,12 +29,12 @@ from gaussport.models.checkpoint import read_checkpoint
 from gaussport.plugins import DOMAIN
 
 __all__ = [
-    "Probes",
     "check_sources",
     "constants_of",
     "convert",
     "export_onnx",
     "finite",
+    "further_inputs_of",
     "graph_summary",
     "manifest_of",
     "precision_of",
@@ -101,6 +100,7 @@ def manifest_of(
         labels=trained.labels,
         preprocessing=trained.preprocessing,
         input=tensor_spec(model.graph.input[0]),
+        further_inputs=trained.further_inputs,
         output=tensor_spec(model.graph.output[0]),
         max_batch=max_batch,
         opset=opset_of(model, "") or 0,

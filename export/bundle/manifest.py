@@ -15,7 +15,7 @@ MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
 """Where a model too large for one file, or exported with --external-data, has its weights."""
 EXPLAIN_FILE = "explain.onnx"
-"""What the attention looked at: the graph of the model with further outputs, its weights in MODEL_FILE or DATA_FILE."""
+"""What the attention looked at: the part of a graph that, appended to MODEL_FILE, gives it further outputs."""
 MANIFEST_FILE = "bundle.json"
 REPORT_FILE = "report.json"
 
@@ -24,8 +24,21 @@ class TensorSpec(Record):
     """One input or output of the ONNX graph. A dynamic axis is its symbol, a fixed one its size."""
 
     name: str
-    dtype: Literal["float32", "float16", "bfloat16", "int64"]
+    dtype: Literal["float32", "float16", "bfloat16", "int64", "int32", "bool"]
     shape: tuple[int | str, ...]
+
+
+class FurtherInput(TensorSpec):
+    """An input beside the pictures, and the smallest and the largest number that the proof ran it with."""
+
+    low: Annotated[float, Field(allow_inf_nan=False)]
+    high: Annotated[float, Field(allow_inf_nan=False)]
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> "FurtherInput":
+        if not self.low < self.high:
+            raise ValueError(f"{self.name} goes from {self.low:g} to {self.high:g}, which is no range")
+        return self
 
 
 class FileRecord(Record):
@@ -72,6 +85,8 @@ class Manifest(Record):
     labels: Annotated[tuple[str, ...], Field(min_length=1)]
     preprocessing: Preprocessing
     input: TensorSpec
+    further_inputs: Annotated[tuple[FurtherInput, ...], Field(max_length=32, exclude_if=lambda inputs: not inputs)] = ()
+    """What the model reads beside the pictures, in the order of the graph; bundles without it are written as ever."""
     output: TensorSpec
     max_batch: Annotated[int, Field(ge=1)]
     """Largest batch that the proof ran."""
@@ -90,6 +105,11 @@ class Manifest(Record):
     files: dict[str, FileRecord]
 
     @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Everything that the model reads, in the order of the graph."""
+        return (self.input, *self.further_inputs)
+
+    @property
     def model_sha256(self) -> str:
         """Hash of the model and, when they lie in a file of their own, its weights; empty when it has no model."""
         hashes = [self.files[name].sha256 for name in (MODEL_FILE, DATA_FILE) if name in self.files]
@@ -99,6 +119,11 @@ class Manifest(Record):
     def _parts_agree(self) -> "Manifest":
         if self.input.shape[1:] != self.preprocessing.tensor_shape:
             raise ValueError(f"input {self.input.shape} is not what preprocessing makes: {self.preprocessing.tensor_shape}")
+        if len({spec.name for spec in self.inputs}) != len(self.inputs):
+            raise ValueError(f"two inputs have the same name: {', '.join(spec.name for spec in self.inputs)}")
+        for spec in self.further_inputs:
+            if spec.shape[:1] != self.input.shape[:1]:
+                raise ValueError(f"the batch axis of {spec.name} is {spec.shape[:1]} and that of {self.input.name} is not")
         if self.output.shape[1:] != (len(self.labels),):
             raise ValueError(f"output {self.output.shape} does not have one column for each of {len(self.labels)} labels")
         return self

@@ -1,7 +1,7 @@
 """The pictures that a calibration or a measurement runs: `mnist`, or a folder of any depth."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from gaussport.errors import DataError, ImageError
-from gaussport.export.precision.wish import MNIST, PrecisionWish
+from gaussport.errors import DataError, ImageError, UsageError
+from gaussport.export.bundle.manifest import FurtherInput
+from gaussport.export.precision.wish import MNIST
 from gaussport.models.data.dataset import LabelledPictures
 from gaussport.models.data.image_folder import SUFFIXES
 from gaussport.models.image.decode import decode
@@ -98,16 +99,14 @@ def labelled(source: str, spec: Preprocessing, labels: tuple[str, ...]) -> Pictu
     return Pictures(source, len(files), lambda i: to_pixels(_decoded(files[i], spec), spec), targets, names)
 
 
-def check_sources(wish: PrecisionWish, spec: Preprocessing, labels: tuple[str, ...]) -> None:
-    """Find the pictures that a wish names, so that a folder without them is refused before the work.
-
-    Raises:
-        DataError: as `unlabelled` and `labelled`.
-    """
-    if wish.calibration_data is not None:
-        unlabelled(wish.calibration_data, spec, 1)
-    if wish.data is not None:
-        labelled(wish.data, spec, labels)
+def check_pictures_suffice(further: Sequence[FurtherInput]) -> None:
+    """Raise a UsageError when the model reads more than pictures."""
+    if further:
+        names = ", ".join(spec.name for spec in further)
+        raise UsageError(
+            f"--data has pictures alone, and this model reads {names} beside them: leave --data out, and measure accuracy "
+            "with your own data through the server"
+        )
 
 
 def _mnist(held_out: bool) -> LabelledPictures:

@@ -1,6 +1,6 @@
 """Measure activations: two passes over the pictures, one for the largest magnitude, one for the histogram below it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from gaussport.errors import ExportError
 from gaussport.export.calibration.pictures import Pictures
 from gaussport.export.calibration.thresholds import Counts, Method, threshold
+from gaussport.export.inputs import Array, Inputs
 from gaussport.export.model_file import serialize
 from gaussport.export.precision.taps import tapped, with_peaks
 from gaussport.export.progress import Watch
@@ -18,9 +19,15 @@ BINS = 2048
 
 
 def measured_ranges(
-    model: onnx.ModelProto, names: Sequence[str], pictures: Pictures, method: Method, watch: Watch
+    model: onnx.ModelProto,
+    names: Sequence[str],
+    pictures: Pictures,
+    method: Method,
+    watch: Watch,
+    beside: Callable[[NDArray[np.float32]], Inputs | Array] = lambda pixels: pixels,
 ) -> dict[str, float]:
-    """For each float32 tensor of `names` the magnitude that int8 shall cover.
+    """For each float32 tensor of `names` the magnitude that int8 shall cover. `beside` gives what the model reads with
+    those pixels; by default nothing else.
 
     Raises:
         ExportError: a tensor is not finite for some picture.
@@ -28,14 +35,14 @@ def measured_ranges(
     peaks = np.zeros(len(names))
     session = Session(serialize(with_peaks(model, names)))
     for pixels in watch(pictures.batches(), pictures.batch_count, "measuring ranges"):
-        peaks = np.maximum(peaks, np.asarray(session.run_all(pixels, session.outputs), dtype=np.float64))
+        peaks = np.maximum(peaks, np.asarray(session.run_all(beside(pixels), session.outputs), dtype=np.float64))
     for name, peak in zip(names, peaks, strict=True):
         if not np.isfinite(peak):
             raise ExportError(f"{name} is NaN or infinite for a picture of {pictures.source}: it cannot be calibrated")
     counts = [np.zeros(BINS, dtype=np.int64) for _ in names]
     session = Session(serialize(tapped(model, names)))
     for pixels in watch(pictures.batches(), pictures.batch_count, "counting activations"):
-        for count, peak, values in zip(counts, peaks, session.run_all(pixels, names), strict=True):
+        for count, peak, values in zip(counts, peaks, session.run_all(beside(pixels), names), strict=True):
             count += _histogram(np.asarray(values, dtype=np.float32), float(peak))
     return {name: threshold(c, float(peak), method) for name, c, peak in zip(names, counts, peaks, strict=True)}
 

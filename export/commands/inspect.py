@@ -51,13 +51,14 @@ def _bundle(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
     manifest = open_bundle(path, check_hashes=False).manifest
     document = manifest.model_dump(mode="json")
-    origin = manifest.provenance
+    origin, beside = manifest.provenance, document.get("further_inputs", ())
     rows = {
         "kind": f"bundle, schema version {manifest.schema_version}",
         "name": f"{manifest.name}, version {manifest.version}",
         "family": manifest.family,
         "configuration": _pairs(document["config"]),
         "input": _tensor(document["input"]),
+        **{f"and {spec['name']}": f"{_tensor(spec)}, {spec['low']:g} to {spec['high']:g}" for spec in beside},
         "output": _tensor(document["output"]),
         "labels": _labels(manifest.labels),
         "preprocessing": _pairs(document["preprocessing"]),

@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from gaussport.errors import UsageError
     from gaussport.export.bundle.store import open_bundle
+    from gaussport.export.calibration.pictures import check_pictures_suffice
     from gaussport.export.progress import Steps
     from gaussport.export.verification.checks import ask_all, checks
     from gaussport.export.verification.report import check_folder, document_of, write_reports
@@ -53,7 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
         check_folder(arguments.report, arguments.bundle)
     findings = []
     with Steps(total=1 + len(checks(wish))) as steps:
-        subject = Subject(open_bundle(arguments.bundle, check_hashes=False), wish, steps.watch)
+        bundle = open_bundle(arguments.bundle, check_hashes=False)
+        if wish.data is not None:
+            check_pictures_suffice(bundle.manifest.further_inputs)
+        subject = Subject(bundle, wish, steps.watch)
         answers = ask_all(subject)
         while True:
             with steps.step("verifying"):

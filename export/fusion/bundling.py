@@ -74,7 +74,9 @@ def check_fusion(fusion: Fusion) -> None:
 def prove_fusion(foreign: ForeignModel, written: ModelFile, preprocessing: Preprocessing, max_batch: int) -> Proof:
     """The bundle's model, with bodies and with them inlined, against the file as it came: as close as an export."""
     runners: dict[str, Runs] = {"the given model": Session(serialize(foreign.original)), **sessions(written)}
-    proof = agree(runners, Probes.of(preprocessing).questions(max_batch), "fp32", foreign.model.graph.output[0].name)
+    graph = foreign.model.graph
+    questions = Probes.of(preprocessing, name=graph.input[0].name).questions(max_batch)
+    proof = agree(runners, questions, "fp32", graph.output[0].name)
     return replace(proof, tolerance=tolerance_for("fp32", proof.tolerance.scale))
 
 

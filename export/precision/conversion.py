@@ -52,7 +52,7 @@ def convert(model: onnx.ModelProto, wish: PrecisionWish, probes: Probes, spec: P
     if wish.precision == "fp32":
         return Conversion(model, {}, (), lambda _keep: model)
     if wish.precision == "int8":
-        return _quantized(model, wish, spec, watch)
+        return _quantized(model, wish, probes, spec, watch)
     return _narrowed(model, FORMATS[wish.precision], wish, probes, spec, watch)
 
 
@@ -78,20 +78,21 @@ def _narrowed(
     graph = gs.import_onnx(model)
     names = list(layers(graph))
     asked = dict.fromkeys(sorted(chosen(wish.keep_fp32, names, named(graph)), key=names.index), ASKED)
-    batches = chain.from_iterable((pixels for _, pixels in probes.batches(size)) for size in _PROBED_SIZES)
+    batches = chain.from_iterable((inputs for _, inputs in probes.batches(size)) for size in _PROBED_SIZES)
     if wish.data is not None:
         pictures = unlabelled(wish.data, spec, DEFAULT_PICTURES)
-        batches = chain(batches, watch(pictures.batches(), pictures.batch_count, "looking for overflow"))
+        shown = watch(pictures.batches(), pictures.batch_count, "looking for overflow")
+        batches = chain(batches, map(probes.with_pictures, shown))
     kept = overflowing(model, format, batches) | asked
     return _conversion(names, kept, lambda keep: operate(model, lambda graph: narrow(graph, format, keep)))
 
 
-def _quantized(model: onnx.ModelProto, wish: PrecisionWish, spec: Preprocessing, watch: Watch) -> Conversion:
+def _quantized(model: onnx.ModelProto, wish: PrecisionWish, probes: Probes, spec: Preprocessing, watch: Watch) -> Conversion:
     graph = gs.import_onnx(model)
     names = list(quantizable(graph))
     kept = dict.fromkeys(sorted(chosen(wish.keep_fp32, names, named(graph)), key=names.index), ASKED)
     inputs = sorted({node.inputs[0].name for node in quantizable(graph).values()})
-    ranges = _ranges(model, inputs, wish, spec, watch)
+    ranges = _ranges(model, inputs, wish, probes, spec, watch)
     return _conversion(names, kept, lambda keep: operate(model, lambda graph: quantize(graph, ranges, keep)))
 
 
@@ -105,14 +106,15 @@ def _conversion(
 
 
 def _ranges(
-    model: onnx.ModelProto, names: list[str], wish: PrecisionWish, spec: Preprocessing, watch: Watch
+    model: onnx.ModelProto, names: list[str], wish: PrecisionWish, probes: Probes, spec: Preprocessing, watch: Watch
 ) -> dict[str, float]:
     """Measured, or from the cache when the same model has seen the same pictures."""
     assert wish.calibration_data is not None
     pictures = unlabelled(wish.calibration_data, spec, DEFAULT_PICTURES)
-    entry = cache.key(serialize(model), pictures.digest(), wish.calibration_method, *names)
+    beside = [spec.model_dump_json() for spec in probes.further]
+    entry = cache.key(serialize(model), pictures.digest(), wish.calibration_method, *beside, *names)
     ranges = cache.load(entry)
     if ranges is None or set(ranges) != set(names):
-        ranges = measured_ranges(model, names, pictures, wish.calibration_method, watch)
+        ranges = measured_ranges(model, names, pictures, wish.calibration_method, watch, probes.with_pictures)
         cache.save(entry, ranges)
     return ranges

@@ -1,26 +1,39 @@
 """Is a converted model good enough, and if not, which layers are to blame?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import nn
 
 from gaussport.errors import ProofError
-from gaussport.export.calibration.pictures import labelled
-from gaussport.export.evaluation import evaluating
+from gaussport.export.calibration.pictures import check_pictures_suffice, labelled, unlabelled
+from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import ModelFile
-from gaussport.export.precision.accuracy import Accuracy, Answers, classes_of, compared
+from gaussport.export.precision.accuracy import Accuracy, classes_of, compared
 from gaussport.export.precision.conversion import Conversion, advice
 from gaussport.export.precision.runners import session_of
 from gaussport.export.precision.search import Harm
 from gaussport.export.precision.wish import PrecisionWish
-from gaussport.export.probes import Pixels, Question
+from gaussport.export.probes import Question
 from gaussport.export.progress import Watch, unwatched
-from gaussport.export.proof import INLINED, Proof, sessions
+from gaussport.export.proof import INLINED, InPyTorch, Proof, on_pictures, sessions
 from gaussport.export.trained import Trained
 
 _QUESTIONS = 4  # of those that failed, the smallest: a search asks them some dozens of times
+
+
+def check_sources(wish: PrecisionWish, trained: Trained) -> None:
+    """Find the pictures that a wish names, so that a folder without them is refused before the work.
+
+    Raises:
+        UsageError: pictures alone do not say what the module answers.
+        DataError: as `unlabelled` and `labelled`.
+    """
+    if wish.calibration_data is not None:
+        unlabelled(wish.calibration_data, trained.preprocessing, 1)
+    if wish.data is not None:
+        check_pictures_suffice(trained.further_inputs)
+        labelled(wish.data, trained.preprocessing, trained.labels)
 
 
 def require_proof(
@@ -33,8 +46,8 @@ def require_proof(
         if not conversion.changed:
             raise
         missed = {(c.probe, c.batch) for c in proof.failed}
-        few = sorted((q for q in questions if (q.probe, len(q.pixels)) in missed), key=lambda q: len(q.pixels))[:_QUESTIONS]
-        harm = _distance(conversion, module, [q.pixels for q in few], proof.tolerance.absolute)
+        few = sorted((q for q in questions if (q.probe, q.rows) in missed), key=lambda q: q.rows)[:_QUESTIONS]
+        harm = _distance(conversion, module, [q.inputs for q in few], proof.tolerance.absolute)
         raise ProofError(f"{error}; {advice(conversion, harm, watch)}") from error
 
 
@@ -50,9 +63,9 @@ def require_accuracy(
     if wish.data is None:
         return ()
     pictures = labelled(wish.data, trained.preprocessing, trained.labels)
-    reference = classes_of(_in_torch(trained.module), pictures, watch, "PyTorch on the labelled pictures")
+    reference = classes_of(on_pictures(InPyTorch(trained.module)), pictures, watch, "PyTorch on the labelled pictures")
     found = tuple(
-        compared(name, pictures, reference, classes_of(runner.run, pictures, watch, f"the model on them, {name}"))
+        compared(name, pictures, reference, classes_of(on_pictures(runner), pictures, watch, f"the model on them, {name}"))
         for name, runner in sessions(written).items()
         if name != INLINED
     )
@@ -61,8 +74,7 @@ def require_accuracy(
         return found
 
     def harm(keep: frozenset[str]) -> float:
-        run = session_of(conversion.rebuilt(keep)).run
-        classes = classes_of(run, pictures, unwatched, "")
+        classes = classes_of(on_pictures(session_of(conversion.rebuilt(keep))), pictures, unwatched, "")
         return 1 + compared("", pictures, reference, classes).drop - float(wish.max_drop or 0)
 
     raise ProofError(
@@ -72,22 +84,14 @@ def require_accuracy(
     )
 
 
-def _distance(conversion: Conversion, module: nn.Module, batches: list[Pixels], tolerance: float) -> Harm:
+def _distance(conversion: Conversion, module: nn.Module, batches: list[Inputs], tolerance: float) -> Harm:
     """The largest distance of a logit from PyTorch's, in tolerances."""
-    answer = _in_torch(module)
-    expected = [answer(pixels) for pixels in batches]
+    reference = InPyTorch(module)
+    expected = [reference.run(inputs) for inputs in batches]
 
     def harm(keep: frozenset[str]) -> float:
-        run: Callable[[Pixels], Pixels] = session_of(conversion.rebuilt(keep)).run
+        run = session_of(conversion.rebuilt(keep)).run
         worst = float(np.max([np.abs(run(x) - y).max() for x, y in zip(batches, expected, strict=True)]))  # NaN stays
         return worst / tolerance if np.isfinite(worst) else float("inf")
 
     return harm
-
-
-def _in_torch(module: nn.Module) -> Answers:
-    def answers(pixels: Pixels) -> Pixels:
-        with evaluating(module):
-            return np.asarray(module(torch.from_numpy(np.ascontiguousarray(pixels))).numpy())
-
-    return answers

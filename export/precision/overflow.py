@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
-from numpy.typing import NDArray
 
+from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import serialize
 from gaussport.export.precision.formats import FLOAT32, Format
 from gaussport.export.precision.layers import layers
@@ -17,7 +17,7 @@ HEADROOM = 2
 """Other pictures than those that were run may reach further, by this factor at least."""
 
 
-def overflowing(model: onnx.ModelProto, format: Format, batches: Iterable[NDArray[np.float32]]) -> dict[str, str]:
+def overflowing(model: onnx.ModelProto, format: Format, batches: Iterable[Inputs]) -> dict[str, str]:
     """The layers of a float32 model that cannot be in `format`, and why: a weight is beyond the format's end, or a number
     that is read or made while `batches` run comes within `HEADROOM` of it or is not finite."""
     found = layers(gs.import_onnx(model))
@@ -51,12 +51,12 @@ def _variables(nodes: list[gs.Node]) -> list[str]:
     return [tensor.name for tensor in tensors if isinstance(tensor, gs.Variable) and tensor.dtype == FLOAT32]
 
 
-def _peaks(model: onnx.ModelProto, names: list[str], batches: Iterable[NDArray[np.float32]]) -> dict[str, float]:
+def _peaks(model: onnx.ModelProto, names: list[str], batches: Iterable[Inputs]) -> dict[str, float]:
     """The largest magnitude of each tensor over all batches; NaN if it was ever NaN."""
     peaks = np.zeros(len(names))
     if not names:
         return {}
     session = Session(serialize(with_peaks(model, names)))
-    for pixels in batches:
-        peaks = np.maximum(peaks, np.asarray(session.run_all(pixels, session.outputs), dtype=np.float64))  # NaN stays
+    for inputs in batches:
+        peaks = np.maximum(peaks, np.asarray(session.run_all(inputs, session.outputs), dtype=np.float64))  # NaN stays
     return dict(zip(names, peaks.tolist(), strict=True))

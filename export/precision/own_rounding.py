@@ -22,11 +22,11 @@ _STREAM_AXES = 3  # [batch, tokens, width]: what is smaller is a bias or belongs
 
 
 @contextmanager
-def rounding(module: nn.Module, pixels: Tensor, precision: str) -> Iterator[None]:
+def rounding(module: nn.Module, inputs: tuple[Tensor, ...], precision: str) -> Iterator[None]:
     """Inside, what runs in PyTorch rounds as `module` in that precision does, which is run once to find its head."""
     counted = _Rounding(_DTYPES[precision], head=0)
     with evaluating(module), counted:
-        module(pixels[:1])
+        module(*(tensor[:1] for tensor in inputs))
     with _Rounding(_DTYPES[precision], head=counted.products):
         yield
 

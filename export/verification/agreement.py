@@ -5,6 +5,7 @@ import onnx.shape_inference
 from onnx import TensorProto
 
 from gaussport.errors import BundleError
+from gaussport.export.bundle.manifest import TensorSpec
 from gaussport.export.precision.census import precision_of
 from gaussport.export.session import first_line
 from gaussport.export.verification.subject import Subject
@@ -15,19 +16,12 @@ from gaussport.plugins import DOMAIN
 def manifest_agrees(subject: Subject) -> str:
     """Names, types and axes of input and output, opset, operator versions, precision; one symbol for the batch."""
     manifest, graph = subject.bundle.manifest, subject.model.graph
-    for side, values, stated in (("input", graph.input, manifest.input), ("output", graph.output, manifest.output)):
-        if len(values) != 1:
-            raise BundleError(f"the graph has {len(values)} {side}s where the manifest states one")
-        tensor = values[0].type.tensor_type
-        if tensor.elem_type == TensorProto.UNDEFINED or not tensor.HasField("shape") or not tensor.shape.dim:
-            raise BundleError(f"the graph's {side} {values[0].name} has no type or shape")
-        if not tensor.shape.dim[0].dim_param:
-            raise BundleError(
-                f"the graph's {side} {values[0].name} has its batch axis fixed at {tensor.shape.dim[0].dim_value}: "
-                "it must be a symbol, export the bundle again"
-            )
-        if tensor_spec(values[0]) != stated:
-            raise BundleError(f"the graph's {side} is {_text(tensor_spec(values[0]))}, the manifest says {_text(stated)}")
+    for side, values, stated in (("input", graph.input, manifest.inputs), ("output", graph.output, (manifest.output,))):
+        if len(values) != len(stated):
+            count = "one" if len(stated) == 1 else len(stated)
+            raise BundleError(f"the graph has {len(values)} {side}s where the manifest states {count}")
+        for value, spec in zip(values, stated, strict=True):
+            _check_value(side, value, spec)
     if manifest.input.shape[0] != manifest.output.shape[0]:
         raise BundleError(f"the batch axis is {manifest.input.shape[0]} going in and {manifest.output.shape[0]} coming out")
     opset, custom = opset_of(subject.model, ""), opset_of(subject.model, DOMAIN)
@@ -41,9 +35,21 @@ def manifest_agrees(subject: Subject) -> str:
         raise BundleError(f"the graph's types contradict each other: {first_line(error)}") from error
     if precision != manifest.precision:
         raise BundleError(f"the graph's layers compute in {precision}, the manifest says {manifest.precision}")
-    return f"{_text(manifest.input)} → {_text(manifest.output)}, {len(manifest.labels)} labels, {precision}"
+    return f"{', '.join(map(_text, manifest.inputs))} → {_text(manifest.output)}, {len(manifest.labels)} labels, {precision}"
 
 
-def _text(spec: object) -> str:
-    name, dtype, shape = (getattr(spec, field) for field in ("name", "dtype", "shape"))
-    return f"{name} {dtype} [{', '.join(map(str, shape))}]"
+def _check_value(side: str, value: onnx.ValueInfoProto, stated: TensorSpec) -> None:
+    tensor = value.type.tensor_type
+    if tensor.elem_type == TensorProto.UNDEFINED or not tensor.HasField("shape") or not tensor.shape.dim:
+        raise BundleError(f"the graph's {side} {value.name} has no type or shape")
+    if not tensor.shape.dim[0].dim_param:
+        raise BundleError(
+            f"the graph's {side} {value.name} has its batch axis fixed at {tensor.shape.dim[0].dim_value}: it must be a "
+            "symbol, export the bundle again"
+        )
+    if _text(tensor_spec(value)) != _text(stated):
+        raise BundleError(f"the graph's {side} is {_text(tensor_spec(value))}, the manifest says {_text(stated)}")
+
+
+def _text(spec: TensorSpec) -> str:
+    return f"{spec.name} {spec.dtype} [{', '.join(map(str, spec.shape))}]"

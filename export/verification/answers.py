@@ -17,7 +17,7 @@ def session_opens(subject: Subject) -> str:
     if not has_cpu_kernels(subject.model):
         return NO_BF16
     session = Session(subject.file)
-    return f"ONNX Runtime reads {session.input} and gives {session.output}"
+    return f"ONNX Runtime reads {', '.join(session.inputs)} and gives {session.output}"
 
 
 def batches_run(subject: Subject) -> str:
@@ -25,7 +25,7 @@ def batches_run(subject: Subject) -> str:
     manifest = subject.bundle.manifest
     runner = next(iter(subject.runners.values()))
     for question in subject.questions:
-        size, logits = len(question.pixels), runner.run(question.pixels)
+        size, logits = question.rows, runner.run(question.inputs)
         if logits.shape != (size, len(manifest.labels)):
             raise BundleError(f"batch {size} gives logits of shape {list(logits.shape)}, not {[size, len(manifest.labels)]}")
         if not np.isfinite(logits).all():
@@ -95,8 +95,9 @@ def other_agrees(subject: Subject) -> str:
     """The model of another bundle gives the same logits."""
     assert subject.reference is not None
     (name, reference), manifest, other = subject.reference, subject.bundle.manifest, subject.other.bundle.manifest
-    if (other.input.shape[1:], other.labels) != (manifest.input.shape[1:], manifest.labels):
-        raise BundleError(f"{name} takes other pictures or has other labels than this bundle: it is another model")
+    faces = [([(spec.dtype, spec.shape[1:]) for spec in of.inputs], of.labels) for of in (other, manifest)]
+    if faces[0] != faces[1]:
+        raise BundleError(f"{name} takes other inputs or has other labels than this bundle: it is another model")
     runners = {name: reference, **subject.runners}
     proof = agree(runners, subject.questions, manifest.precision, manifest.output.name)
     return _judged(subject, "against", proof, "the model")

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-import torch
 from torch import nn
 
+from gaussport.export.evaluation import tensors_of, widened
+from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import ModelFile, serialize, tensor_array
 from gaussport.export.precision.emulation import emulated, is_narrow
 from gaussport.export.precision.formats import FORMATS
 from gaussport.export.precision.own_rounding import rounding
-from gaussport.export.probes import Pixels
 from gaussport.export.session import Session
 from gaussport.export.tolerance import tolerance_for
-from gaussport.export.verification.layers import Array, exposing, float_tensor, graph_layers, observe
+from gaussport.export.verification.layers import Array, exposing, graph_layers, observe
 
 _BOUND_BYTES = 256 << 20
 """How much the outputs that are compared at once may hold."""
@@ -52,15 +52,15 @@ class Departure:
 
 
 def first_departure(
-    module: nn.Module, model: onnx.ModelProto, file: ModelFile, pixels: Pixels, precision: str = "fp32"
+    module: nn.Module, model: onnx.ModelProto, file: ModelFile, inputs: Inputs, precision: str = "fp32"
 ) -> Departure | None:
     """Compare layer by layer on one batch; None when no layer departs by more than it may."""
     values = graph_layers(model.graph)
     agreeing: list[str] = []
-    for names in _groups(module, values, pixels):
-        expected = observe(module, float_tensor(pixels), names).kept
-        moved = _moved(module, pixels, names, precision)
-        found = graph_values(model, file, [values[name] for name in names], pixels)
+    for names in _groups(module, values, inputs):
+        expected = observe(module, tensors_of(inputs), names).kept
+        moved = _moved(module, inputs, names, precision)
+        found = graph_values(model, file, [values[name] for name in names], inputs)
         for name in names:
             answer = found[values[name]]
             if answer.size != expected[name].size:  # the graph keeps another value under this name
@@ -72,20 +72,20 @@ def first_departure(
     return None
 
 
-def graph_values(model: onnx.ModelProto, file: ModelFile, names: list[str], pixels: Pixels) -> dict[str, Array]:
+def graph_values(model: onnx.ModelProto, file: ModelFile, names: list[str], inputs: Inputs) -> dict[str, Array]:
     """Values of the graph by name, as float32: what nodes give, run in ONNX Runtime, and what is stored."""
     stored = {t.name: tensor_array(t, file) for t in model.graph.initializer if t.name in names}
     computed = [name for name in dict.fromkeys(names) if name not in stored]
     exposed = exposing(model, computed)
     exposed = emulated(exposed) if is_narrow(exposed) else exposed  # as a GPU rounds it: CPU kernels would hide an overflow
     session = Session(ModelFile(serialize(exposed), file.beside))
-    answers = dict(zip(computed, session.run_all(pixels, computed), strict=True))
+    answers = dict(zip(computed, session.run_all(inputs, computed), strict=True))
     return {name: np.asarray(value).astype(np.float32) for name, value in {**stored, **answers}.items()}
 
 
-def _groups(module: nn.Module, values: Mapping[str, str], pixels: Pixels) -> Iterator[list[str]]:
+def _groups(module: nn.Module, values: Mapping[str, str], inputs: Inputs) -> Iterator[list[str]]:
     """The layers that both sides have, in the order of the run, as many at a time as the bound allows."""
-    sizes = {name: size for name, size in observe(module, float_tensor(pixels), ()).sizes.items() if name in values}
+    sizes = {name: size for name, size in observe(module, tensors_of(inputs), ()).sizes.items() if name in values}
     group: list[str] = []
     held = 0
     for name, size in sizes.items():
@@ -98,15 +98,15 @@ def _groups(module: nn.Module, values: Mapping[str, str], pixels: Pixels) -> Ite
         yield group
 
 
-def _moved(module: nn.Module, pixels: Pixels, names: list[str], precision: str) -> dict[str, Array]:
+def _moved(module: nn.Module, inputs: Inputs, names: list[str], precision: str) -> dict[str, Array]:
     """The same outputs in float64, or rounded to the narrow format: how the module itself rounds."""
-    tensor = float_tensor(pixels)
+    tensors = tensors_of(inputs)
     try:
         if precision == "fp32":
-            return observe(copy.deepcopy(module).double(), tensor.to(torch.float64), names).kept
+            return observe(copy.deepcopy(module).double(), widened(tensors), names).kept
         if precision in FORMATS:
-            with rounding(module, tensor, precision):
-                return observe(module, tensor, names).kept
+            with rounding(module, tensors, precision):
+                return observe(module, tensors, names).kept
     except RuntimeError:  # a module that makes float32 tensors of its own has no float64 to compare with
         pass
     return {}

@@ -6,8 +6,8 @@ import onnx.inliner
 
 from gaussport.errors import GaussportError
 from gaussport.export.comparison import Comparison
+from gaussport.export.inputs import Inputs
 from gaussport.export.onnx_export import export_onnx
-from gaussport.export.probes import Pixels
 from gaussport.export.proof import Proof
 from gaussport.export.tolerance import FLOORS
 from gaussport.export.verification.bisection import first_departure, graph_values
@@ -39,15 +39,15 @@ def _against_pytorch(subject: Subject, proof: Proof) -> str:
     comparison = proof.failed[0]
     if comparison.subject in subject.engines[0]:
         return f"{comparison.subject} differs although the model that it was built from agrees: build the engine again"
-    model, file, pixels = subject.model, subject.file, _pixels(subject, comparison)
-    departure = first_departure(subject.classifier, model, file, pixels, subject.bundle.manifest.precision)
+    model, file, inputs = subject.model, subject.file, _inputs(subject, comparison)
+    departure = first_departure(subject.classifier, model, file, inputs, subject.bundle.manifest.precision)
     if departure is None:
         return (
             "no layer departs when each is looked at on its own: errors add up slowly, or ONNX Runtime goes astray where it "
             "fuses layers"
         )
     parameters = {name: tensor.numpy() for name, tensor in subject.original.state_dict.items()}
-    return f"{departure}; {_listed(suspects(departure, model, file, parameters, _new_export(subject), pixels))}"
+    return f"{departure}; {_listed(suspects(departure, model, file, parameters, _new_export(subject), inputs))}"
 
 
 def _first_not_finite(subject: Subject) -> str | None:
@@ -55,14 +55,14 @@ def _first_not_finite(subject: Subject) -> str | None:
     nodes = [node for node in subject.model.graph.node if node.output and node.output[0]]
     names = [node.output[0] for node in nodes]
     for question in subject.questions:
-        values = graph_values(subject.model, subject.file, names, question.pixels)
+        values = graph_values(subject.model, subject.file, names, question.inputs)
         for node in nodes:
             found = values[node.output[0]]
             bad = int(np.count_nonzero(~np.isfinite(found)))
             if bad:
                 suspect = not_finite_inputs(node, subject.model, subject.file)
                 why = f"suspect: {suspect}" if suspect else f"all that it reads is finite (a {node.op_type})"
-                where = f"{bad} of {found.size} numbers at batch {len(question.pixels)} ({question.probe})"
+                where = f"{bad} of {found.size} numbers at batch {question.rows} ({question.probe})"
                 return f"{node.name or node.op_type} is the first to give NaN or infinity, {where}; {why}"
     return None
 
@@ -72,11 +72,11 @@ def _between_forms(subject: Subject, proof: Proof) -> str:
     comparison = proof.failed[0]
     if comparison.subject in subject.engines[0]:
         return f"{comparison.subject} differs although the model that it was built from does not: build the engine again"
-    pixels = _pixels(subject, comparison)
+    inputs = _inputs(subject, comparison)
     flat = onnx.inliner.inline_local_functions(subject.model)
     layers = {value: name for name, value in graph_layers(subject.model.graph).items()}
     names = [node.output[0] for node in subject.model.graph.node]
-    both = [graph_values(model, subject.file, names, pixels) for model in (subject.model, flat)]
+    both = [graph_values(model, subject.file, names, inputs) for model in (subject.model, flat)]
     for node in subject.model.graph.node:
         one, other = (values[node.output[0]] for values in both)
         scale = float(np.abs(one).max(initial=0.0))
@@ -88,11 +88,10 @@ def _between_forms(subject: Subject, proof: Proof) -> str:
     return "no node differs when each is looked at on its own: ONNX Runtime goes astray where it fuses nodes"
 
 
-def _pixels(subject: Subject, comparison: Comparison) -> Pixels:
+def _inputs(subject: Subject, comparison: Comparison) -> Inputs:
     """The batch that a comparison was made on."""
     asked = (comparison.probe, comparison.layout, comparison.batch)
-    question = next(q for q in subject.questions if (q.probe, q.layout, len(q.pixels)) == asked)
-    return np.ascontiguousarray(question.pixels)
+    return next(q.inputs for q in subject.questions if (q.probe, q.layout, q.rows) == asked)
 
 
 def _new_export(subject: Subject) -> onnx.ModelProto | None:
@@ -101,7 +100,7 @@ def _new_export(subject: Subject) -> onnx.ModelProto | None:
     if manifest.precision != "fp32":  # a cast graph has nodes that no export of the checkpoint has
         return None
     try:
-        return export_onnx(subject.classifier, manifest.preprocessing.tensor_shape, manifest.opset)
+        return export_onnx(subject.classifier, subject.original.takes, manifest.opset)
     except GaussportError:
         return None
 

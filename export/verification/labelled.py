@@ -3,6 +3,7 @@
 from gaussport.errors import BundleError
 from gaussport.export.bundle.manifest import Manifest
 from gaussport.export.calibration.pictures import labelled
+from gaussport.export.proof import on_pictures
 from gaussport.export.tolerance import tolerance_for
 from gaussport.export.verification.contact_sheet import contact_sheet
 from gaussport.export.verification.measurement import Measurement, measure
@@ -14,9 +15,9 @@ def data_answered(subject: Subject) -> str:
     manifest, wish = subject.bundle.manifest, subject.wish
     assert wish.data is not None
     pictures = labelled(wish.data, manifest.preprocessing, manifest.labels)
-    runner = next(iter(subject.runners.values()))
-    reference = None if subject.reference is None else (subject.reference[0], subject.reference[1].run)
-    found = measure(runner.run, pictures, manifest.labels, _tolerance(subject), subject.watch, reference)
+    runner, name = next(iter(subject.forgetful.values())), manifest.input.name
+    reference = None if subject.reference is None else (subject.reference[0], on_pictures(subject.reference[1], name))
+    found = measure(on_pictures(runner, name), pictures, manifest.labels, _tolerance(subject), subject.watch, reference)
     subject.measurement = found
     if found.changed:
         subject.sheet = contact_sheet(found.changed, pictures, manifest.labels, manifest.preprocessing)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -48,8 +47,8 @@ class Observed:
     kept: dict[str, Array] = field(default_factory=dict)
 
 
-def observe(module: nn.Module, pixels: Tensor, keep: Container[str]) -> Observed:
-    """Run the module on pixels [batch, C, height, width] and keep the outputs of the layers in `keep`."""
+def observe(module: nn.Module, inputs: tuple[Tensor, ...], keep: Container[str]) -> Observed:
+    """Run the module on its inputs, each [batch, …], and keep the outputs of the layers in `keep`."""
     observed, paths = Observed(), [""]
 
     def record(name: str, value: object) -> None:
@@ -62,7 +61,7 @@ def observe(module: nn.Module, pixels: Tensor, keep: Container[str]) -> Observed
         for path, part in module.named_modules():
             if path:
                 hooks.enter_context(_hooked(part, path, paths, record))
-        module(pixels)
+        module(*inputs)
     return observed
 
 
@@ -106,8 +105,3 @@ def exposing(model: onnx.ModelProto, values: list[str]) -> onnx.ModelProto:
     known = {output.name for output in copy.graph.output}
     copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in dict.fromkeys(values) if name not in known)
     return copy
-
-
-def float_tensor(pixels: Array) -> Tensor:
-    """The pixels as a tensor of their own: torch has no negative strides."""
-    return torch.from_numpy(np.ascontiguousarray(pixels))

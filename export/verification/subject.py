@@ -17,7 +17,7 @@ from gaussport.export.graph_check import all_nodes
 from gaussport.export.model_file import ModelFile
 from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.progress import Watch, unwatched
-from gaussport.export.proof import PYTORCH, InPyTorch, Proof, Remembered, Runs, sessions
+from gaussport.export.proof import PYTORCH, InPyTorch, Proof, Remembered, Runs, UnderNames, sessions
 from gaussport.export.rereading import read_again
 from gaussport.export.trained import Trained
 from gaussport.export.verification.engines import Absent, engines
@@ -71,9 +71,14 @@ class Subject:
         return [t for t in self.model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
 
     @cached_property
+    def forgetful(self) -> dict[str, Runs]:
+        """Everything that can run the model here, the model as written first."""
+        return {**sessions(self.file), **self.engines[0]}
+
+    @cached_property
     def runners(self) -> dict[str, Runs]:
-        """Everything that can run the model here, the model as written first; each answers a question once."""
-        return {name: Remembered(runner) for name, runner in {**sessions(self.file), **self.engines[0]}.items()}
+        """The same, each answering a question once."""
+        return {name: Remembered(runner) for name, runner in self.forgetful.items()}
 
     @cached_property
     def engines(self) -> tuple[dict[str, Runs], tuple[Absent, ...]]:
@@ -103,14 +108,16 @@ class Subject:
         if self.wish.checkpoint is not None:
             return PYTORCH, InPyTorch(self.classifier)
         if self.wish.against is not None:
-            return str(self.wish.against), next(iter(self.other.runners.values()))
+            names = [spec.name for spec in self.other.bundle.manifest.inputs]
+            return str(self.wish.against), UnderNames(next(iter(self.other.forgetful.values())), names)
         return None
 
     @property
     def probes(self) -> Probes:
         manifest = self.bundle.manifest
-        patch = manifest.config.get("patch")
-        return Probes.of(manifest.preprocessing, patch if isinstance(patch, int) and patch > 0 else None)
+        stated = manifest.config.get("patch")
+        patch = stated if isinstance(stated, int) and stated > 0 else None
+        return Probes.of(manifest.preprocessing, patch, manifest.input.name, manifest.further_inputs)
 
     @cached_property
     def photographs(self) -> Sequence[Pixels]:

@@ -11,9 +11,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import ModelFile, tensor_array
 from gaussport.export.passes.initializer_names import TRANSPOSED
-from gaussport.export.probes import Pixels
 from gaussport.export.verification.bisection import Departure, graph_values
 from gaussport.export.verification.layers import graph_layers
 
@@ -46,7 +46,7 @@ def suspects(
     file: ModelFile,
     parameters: Arrays,
     fresh: onnx.ModelProto | None,
-    pixels: Pixels,
+    inputs: Inputs,
 ) -> list[str]:
     """What is wrong between the last values that agree and the departing one, each as half a sentence; may be empty.
 
@@ -59,7 +59,7 @@ def suspects(
         nodes += [node for node in model.graph.node if node.name == path and node not in nodes]
     names = {name for node in nodes for name in node.input} | {departure.value}
     stored = {t.name: tensor_array(t, file) for t in model.graph.initializer if t.name in names}
-    blamed = [*_weights(stored, parameters), *_casts(nodes, model, file, pixels)]
+    blamed = [*_weights(stored, parameters), *_casts(nodes, model, file, inputs)]
     if fresh is not None:
         blamed += _against(fresh, model, nodes, stored, blamed, parameters)
     return blamed
@@ -108,11 +108,11 @@ def difference(found: NDArray[np.generic], expected: NDArray[np.generic]) -> str
     return f"{share}, by up to {worst:.1e}"
 
 
-def _casts(nodes: Sequence[onnx.NodeProto], model: onnx.ModelProto, file: ModelFile, pixels: Pixels) -> Iterator[str]:
+def _casts(nodes: Sequence[onnx.NodeProto], model: onnx.ModelProto, file: ModelFile, inputs: Inputs) -> Iterator[str]:
     casts = [(node, _target(node)) for node in nodes if _target(node) in _HALVES]
     if not casts:
         return
-    values = graph_values(model, file, [name for node, _ in casts for name in (node.input[0], node.output[0])], pixels)
+    values = graph_values(model, file, [name for node, _ in casts for name in (node.input[0], node.output[0])], inputs)
     for node, target in casts:
         kind, limit = _HALVES[target]
         before, after = values[node.input[0]], values[node.output[0]]

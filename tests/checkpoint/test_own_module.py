@@ -119,7 +119,7 @@ class Two(nn.Module):
         (Small(lambda pixels: pixels), r"gives \[1, 3, 8, 8\] for one picture but must give logits"),
         (Small(lambda pixels: (pixels, pixels)), "gives tuple for one picture"),
         (Small(lambda pixels: 1 / 0), r"fails on pixels of shape \[1, 3, 8, 8\]: ZeroDivisionError: division by zero"),
-        (Two(), "asks for pixels and mask, but a bundle feeds pictures alone: give what is beside them a default"),
+        (Two(), "asks for pixels and mask: show what is beside the pixels with example_inputs"),
     ],
 )
 def test_a_module_that_gives_no_logits(module: nn.Module, words: str) -> None:

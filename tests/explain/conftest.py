@@ -32,15 +32,32 @@ DEPTH = {"mnist-ssog": 4, "mnist-gma": 2}
 
 
 @pytest.fixture(scope="session")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Bundle]:
-    """`bundles(name, precision="fp32")`: the zoo's classifier of that name, each traced once and made once."""
-    traced: dict[str, Traced] = {}
+def traced() -> Callable[[str], Traced]:
+    """`traced(name)`: the zoo's classifier of that name, each traced once."""
+    made: dict[str, Traced] = {}
+
+    def get(name: str) -> Traced:
+        if name not in made:
+            made[name] = _trace(zoo.path(name))
+        return made[name]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def trained(traced: Callable[[str], Traced]) -> Callable[[str], Trained]:
+    """`trained(name)`: the same in PyTorch."""
+    return lambda name: traced(name)[1]
+
+
+@pytest.fixture(scope="session")
+def bundles(traced: Callable[[str], Traced], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Bundle]:
+    """`bundles(name, precision="fp32")`: its bundle, each made once."""
     made: dict[tuple[str, str], Bundle] = {}
 
     def get(name: str, precision: str = "fp32") -> Bundle:
         if (name, precision) not in made:
-            traced.setdefault(name, _trace(zoo.path(name)))
-            made[name, precision] = _bundle(*traced[name], precision, tmp_path_factory.mktemp("zoo") / name)
+            made[name, precision] = _bundle(*traced(name), precision, tmp_path_factory.mktemp("zoo") / name)
         return made[name, precision]
 
     return get

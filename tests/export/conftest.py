@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gaussport.export import work
-from gaussport.export.bundle.manifest import MODEL_FILE, FileRecord, Manifest
+from gaussport.export.bundle.manifest import EXPLAIN_FILE, MODEL_FILE, FileRecord, Manifest
 from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
 from gaussport.export.model_file import serialize
-from gaussport.export.onnx_export import export_onnx
+from gaussport.export.onnx_export import export_onnx, pictures_of
 from gaussport.export.pipeline import export_checkpoint
 from gaussport.export.session import Session
 from gaussport.models.attention.gma import GMAConfig
@@ -92,7 +92,7 @@ def exports() -> Callable[[str], Exported]:
     def get(kind: str) -> Exported:
         if kind not in made:
             module = trained_like(CONFIGS[kind])
-            model = export_onnx(module, (module.config.channels, *module.config.image_size))
+            model = export_onnx(module, [pictures_of((module.config.channels, *module.config.image_size))])
             made[kind] = Exported(kind, module, model, serialize(model))
         return made[kind]
 
@@ -138,7 +138,7 @@ def mutant(tmp_path: Path, bundle: Bundle) -> Callable[..., Path]:
         change(model)
         path = tmp_path / "mutant"
         with writing_bundle(path) as draft:
-            for name in bundle.manifest.files:
+            for name in set(bundle.manifest.files) - {EXPLAIN_FILE}:  # which belongs to the model as it was
                 (draft.folder / name).write_bytes(bundle.read(name))
             (draft.folder / MODEL_FILE).write_bytes(serialize(model))
             for name, data in (extra or {}).items():

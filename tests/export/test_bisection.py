@@ -19,12 +19,12 @@ EACH = settings(max_examples=12, suppress_health_check=[HealthCheck.function_sco
 
 
 def _search(exported: Any, model: onnx.ModelProto, fresh: bool = True) -> tuple[Departure | None, list[str]]:
-    file, pixels = ModelFile(serialize(model)), exported.pixels(2)
-    departure = first_departure(exported.module, model, file, pixels)
+    file, inputs = ModelFile(serialize(model)), {"pixels": exported.pixels(2)}
+    departure = first_departure(exported.module, model, file, inputs)
     if departure is None:
         return None, []
     parameters = {name: tensor.numpy() for name, tensor in exported.module.state_dict().items()}
-    return departure, suspects(departure, model, file, parameters, exported.model if fresh else None, pixels)
+    return departure, suspects(departure, model, file, parameters, exported.model if fresh else None, inputs)
 
 
 def _copy(exported: Any) -> onnx.ModelProto:
@@ -125,12 +125,12 @@ def test_a_cast_that_overflows_is_found(exports: Exports) -> None:
     with_large_norm = _with_parameter(exported, scaled, 1e6)
     value = next(node.output[0] for node in model.graph.node if node.name.startswith("blocks.0.norm1/"))
     _insert_cast(model, value, TensorProto.FLOAT16)
-    file, pixels = ModelFile(serialize(model)), exported.pixels(2)
-    departure = first_departure(with_large_norm, model, file, pixels)
+    file, inputs = ModelFile(serialize(model)), {"pixels": exported.pixels(2)}
+    departure = first_departure(with_large_norm, model, file, inputs)
     assert departure is not None
     assert departure.not_finite
     parameters = {name: tensor.numpy() for name, tensor in with_large_norm.state_dict().items()}
-    blamed = suspects(departure, model, file, parameters, None, pixels)
+    blamed = suspects(departure, model, file, parameters, None, inputs)
     assert "to float16 overflows in " in blamed[0]
     assert "float16 ends at 6.55e+04" in blamed[0]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gaussport.errors import ExportError, UsageError
 from gaussport.export.graph_check import check_graph
 from gaussport.export.model_file import serialize
-from gaussport.export.onnx_export import export_onnx
+from gaussport.export.onnx_export import export_onnx, pictures_of
 from gaussport.export.session import Session
 from gaussport.plugins import DOMAIN, OPSET_VERSION
 
@@ -82,7 +82,7 @@ def test_the_file_is_hardly_larger_than_the_parameters(exports: Callable[[str], 
 @pytest.mark.parametrize("opset", [18, 25])
 def test_the_opset_is_the_one_that_was_asked_for(exports: Callable[[str], Any], opset: int) -> None:
     exported = exports("gma causal")
-    model = export_onnx(exported.module, exported.shape, opset)
+    model = export_onnx(exported.module, [pictures_of(exported.shape)], opset)
     assert next(entry.version for entry in model.opset_import if entry.domain == "") == opset
     onnx.checker.check_model(model, full_check=True)
     pixels = exported.pixels(3)
@@ -92,7 +92,7 @@ def test_the_opset_is_the_one_that_was_asked_for(exports: Callable[[str], Any], 
 @pytest.mark.parametrize("opset", [-1, 0, 9, 17, 26, 99])
 def test_other_opsets_are_refused_before_tracing(opset: int) -> None:
     with pytest.raises(UsageError, match=rf"opset {opset} is not supported: choose one from 18 to 25"):
-        export_onnx(nn.Identity(), (3, 8, 8), opset)
+        export_onnx(nn.Identity(), [pictures_of((3, 8, 8))], opset)
 
 
 class _Tail(nn.Module):
@@ -114,7 +114,7 @@ def test_the_exporter_is_quiet_and_returns_the_module_as_it_was(
     before = [part.training for part in module.modules()]
     with caplog.at_level(logging.NOTSET), warnings.catch_warnings():
         warnings.simplefilter("error")
-        export_onnx(module, (3, 2, 2))
+        export_onnx(module, [pictures_of((3, 2, 2))])
     assert [part.training for part in module.modules()] == before
     assert len(set(before)) == 2
     assert capfd.readouterr() == ("", "")
@@ -123,7 +123,7 @@ def test_the_exporter_is_quiet_and_returns_the_module_as_it_was(
 
 def test_dropout_does_not_act_though_the_module_trains() -> None:
     module = _Tail(nn.Dropout(0.5), nn.BatchNorm1d(5)).train()
-    model = export_onnx(module, (3, 2, 2))
+    model = export_onnx(module, [pictures_of((3, 2, 2))])
     assert module.training
     assert {"Dropout"} & {node.op_type for node in model.graph.node} == set()
     pixels = torch.randn(4, 3, 2, 2)
@@ -169,19 +169,19 @@ class _Doubles(nn.Module):
 )
 def test_modules_that_cannot_be_shipped_are_refused_with_the_reason(tail: type[nn.Module], words: str) -> None:
     with pytest.raises(ExportError, match=words) as caught:
-        export_onnx(_Tail(tail()), (3, 2, 2))
+        export_onnx(_Tail(tail()), [pictures_of((3, 2, 2))])
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_parameter_types_are_refused(dtype: torch.dtype) -> None:
     with pytest.raises(ExportError, match=r"convert the module with \.float\(\)"):
-        export_onnx(_Tail().to(dtype), (3, 2, 2))
+        export_onnx(_Tail().to(dtype), [pictures_of((3, 2, 2))])
 
 
 def test_parameters_elsewhere_than_on_the_cpu_are_refused() -> None:
     with pytest.raises(ExportError, match=r"are on meta: call \.cpu\(\)"):
-        export_onnx(_Tail().to("meta"), (3, 2, 2))
+        export_onnx(_Tail().to("meta"), [pictures_of((3, 2, 2))])
 
 
 class _Shares(nn.Module):
@@ -197,7 +197,7 @@ class _Shares(nn.Module):
 
 
 def test_a_shared_weight_is_stored_once() -> None:
-    model = export_onnx(_Shares(), (3, 8, 8))
+    model = export_onnx(_Shares(), [pictures_of((3, 8, 8))])
     matrices = [tensor.name for tensor in model.graph.initializer if list(tensor.dims) == [64, 64]]
     assert matrices == ["first.weight.T"]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gaussport.errors import ExportError, ProofError
 from gaussport.export.comparison import compare
 from gaussport.export.model_file import serialize
-from gaussport.export.onnx_export import export_onnx
+from gaussport.export.onnx_export import export_onnx, pictures_of
 from gaussport.export.probes import Probes, batch_sizes
 from gaussport.export.proof import Proof, prove
 from gaussport.export.report import report_json, report_markdown, summary
@@ -42,7 +42,7 @@ class _Linear(nn.Module):
 
 @cache
 def _exported(scale: float) -> bytes:
-    return serialize(export_onnx(_Linear(scale), (1, 2, 3)))
+    return serialize(export_onnx(_Linear(scale), [pictures_of((1, 2, 3))]))
 
 
 def _proof(scale: float = 1.0, change: Callable[[onnx.ModelProto], object] = lambda model: None) -> Proof:
@@ -116,7 +116,7 @@ class _NotANumber(nn.Module):
 
 def test_a_nan_fails_although_pytorch_gives_it_too() -> None:
     module = _NotANumber()
-    model = serialize(export_onnx(module, (1, 2, 3)))
+    model = serialize(export_onnx(module, [pictures_of((1, 2, 3))]))
     with pytest.raises(ProofError, match=r"at batch 1 \(black\) \d+ numbers of logits.* NaN or infinite"):
         prove(module, model, GREY, max_batch=2).require()
 
@@ -165,19 +165,20 @@ def test_tolerance_follows_the_models_own_rounding_up_to_a_ceiling() -> None:
 
 def test_probes_reach_the_edges_of_preprocessing_and_differ_by_row() -> None:
     preprocessing = Preprocessing(size=(2, 3), mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.5))
-    ((_, pixels),) = Probes.of(preprocessing).batches(8)
+    ((_, inputs),) = Probes.of(preprocessing).batches(8)
+    pixels = inputs["pixels"]
     assert pixels.shape == (8, 3, 2, 3)
     assert pixels.dtype == np.float32
     np.testing.assert_allclose(pixels[..., 0, 0].min(0), [-2, -2, -1.2], rtol=1e-6)
     assert len({row.tobytes() for row in pixels}) == 8
     alone = dict(Probes.of(preprocessing).batches(1))
-    np.testing.assert_allclose(alone["white"][0, :, 0, 0], [3, 2, 0.8], rtol=1e-6)
-    assert not alone["zeros"].any()
+    np.testing.assert_allclose(alone["white"]["pixels"][0, :, 0, 0], [3, 2, 0.8], rtol=1e-6)
+    assert not alone["zeros"]["pixels"].any()
 
 
 def test_probes_are_the_same_every_time() -> None:
     for (_, first), (_, second) in zip(GREY.batches(7), GREY.batches(7), strict=True):
-        np.testing.assert_array_equal(first, second)
+        np.testing.assert_array_equal(first["pixels"], second["pixels"])
 
 
 def test_the_report_says_what_was_compared() -> None:

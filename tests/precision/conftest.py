@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gaussport.export.onnx_export import export_onnx
+from gaussport.export.onnx_export import export_onnx, pictures_of
 from gaussport.models.checkpoint import build_classifier, read_checkpoint
 from tests.precision.subjects import Zoo
 
@@ -37,7 +37,7 @@ def zoo() -> Callable[[str], Zoo]:
             path = ZOO / f"{name}.safetensors"
             checkpoint = read_checkpoint(path)
             module = build_classifier(checkpoint).eval()
-            model = export_onnx(module, checkpoint.preprocessing.tensor_shape)
+            model = export_onnx(module, [pictures_of(checkpoint.preprocessing.tensor_shape)])
             made[name] = Zoo(path, checkpoint, module, model)
         return made[name]
 

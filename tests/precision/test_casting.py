@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from gaussport.errors import UsageError
-from gaussport.export.onnx_export import export_onnx
+from gaussport.export.onnx_export import export_onnx, pictures_of
 from gaussport.export.passes import operate
 from gaussport.export.precision.casting import narrow
 from gaussport.export.precision.emulation import emulated, value_types
@@ -110,7 +110,7 @@ def test_every_module_may_be_named_also_one_that_is_float32_anyway(each: Zoo) ->
 )
 def test_other_families_and_opsets_convert_too(config: object, opset: int) -> None:
     module = Classifier(config).eval()  # type: ignore[arg-type]
-    model = export_onnx(module, (3, 32, 32), opset)
+    model = export_onnx(module, [pictures_of((3, 32, 32))], opset)
     pixels = np.random.default_rng(0).standard_normal((3, 3, 32, 32), dtype=np.float32)
     expected = run(model, pixels)
     for format, tolerance in ((FP16, 2e-3), (BF16, 2e-2)):

@@ -9,7 +9,7 @@ from tests.precision.subjects import Zoo
 
 
 def test_zoo_models_stay_in_range(each: Zoo) -> None:
-    assert overflowing(each.model, FP16, [each.digits[:32]]) == {}
+    assert overflowing(each.model, FP16, [{"pixels": each.digits[:32]}]) == {}
 
 
 def test_a_weight_beyond_the_range_is_named(ssog: Zoo) -> None:
@@ -28,16 +28,16 @@ def test_a_weight_beyond_the_range_is_named(ssog: Zoo) -> None:
 
 def test_an_activation_beyond_the_range_keeps_all_that_touch_it(ssog: Zoo) -> None:
     model = ssog.with_tensor("blocks.1.mlp.0.bias", lambda bias: bias + np.float32(1e5))
-    reasons = overflowing(model, FP16, [ssog.digits[:8]])
+    reasons = overflowing(model, FP16, [{"pixels": ssog.digits[:8]}])
     assert {"blocks.1.mlp.0", "blocks.1.mlp.1", "blocks.1.mlp.2"} <= reasons.keys()
     assert "blocks.0.mlp.0" not in reasons
 
 
 def test_a_stream_near_the_end_of_the_range_is_kept(ssog: Zoo) -> None:
     near = ssog.with_tensor("pos_embed", lambda embedding: embedding + np.float32(4e4))
-    assert RESIDUAL in overflowing(near, FP16, [ssog.digits[:8]])
+    assert RESIDUAL in overflowing(near, FP16, [{"pixels": ssog.digits[:8]}])
 
 
 def test_what_is_no_number_is_out_of_range(ssog: Zoo) -> None:
     model = ssog.with_tensor("patch_embed.bias", lambda bias: np.full_like(bias, np.nan))
-    assert "patch_embed" in overflowing(model, FP16, [ssog.digits[:8]])
+    assert "patch_embed" in overflowing(model, FP16, [{"pixels": ssog.digits[:8]}])

@@ -130,11 +130,11 @@ def test_layers_round_and_the_head_does_not() -> None:
     x = torch.ones(1, 1, 1, 1)
     with torch.no_grad():
         module = _Two(1 + 2**-12)
-        with rounding(module, x, "fp16"):
+        with rounding(module, (x,), "fp16"):
             answers = [module(x) for _ in range(2)]  # the head is found in every run
         assert [answer.item() for answer in answers] == [1 + 2**-20] * 2
         large = _Two(2.0**20)
-        with rounding(large, x, "fp16"):
+        with rounding(large, (x,), "fp16"):
             assert large(x).item() == 2**20 + 1  # beyond float16 a layer stays float32, as in an export
 
 
