@@ -17,6 +17,7 @@ from gaussport.export.verification.answers import (
     session_opens,
 )
 from gaussport.export.verification.blame import layer_at_fault
+from gaussport.export.verification.explained import explanation_as_in_pytorch, explanation_tells
 from gaussport.export.verification.labelled import data_answered
 from gaussport.export.verification.operators import operators_known
 from gaussport.export.verification.size import size_explained
@@ -60,10 +61,12 @@ CHECKS: tuple[Check, ...] = (
     Check("batches", batches_run, ("session", "manifest", "operators")),
     Check("engines", engines_run, ("batches",)),
     Check("inlined", runners_agree, ("batches", "engines")),
+    Check("explain", explanation_tells, ("batches",)),
 )
 WITH_CHECKPOINT: tuple[Check, ...] = (
     Check("weights", weights_equal, ("graph", "tensors")),
     Check("pytorch", pytorch_agrees, ("batches",)),
+    Check("explained", explanation_as_in_pytorch, ("explain", "pytorch")),
 )
 WITH_AGAINST: tuple[Check, ...] = (Check("against", other_agrees, ("batches",)),)
 WITH_DATA: tuple[Check, ...] = (Check("data", data_answered, ("batches",)),)

@@ -3,10 +3,15 @@
 The squares are not expanded here: nothing cancels, and speed is not what this is for.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import onnx
 import onnx.parser
 
-from gaussport.plugins.explanation import EXPLANATION_DOMAIN, Explanation
+from gaussport.plugins.explanation import EXPLANATION_DOMAIN, Array, Explanation
+from gaussport.plugins.latent_memory_routing.definition import responsibilities
 from gaussport.plugins.latent_memory_routing.schema import OPERATOR
 
 OUTPUTS = {
@@ -93,4 +98,14 @@ def function(opset: int, variant: str) -> onnx.FunctionProto:
     return onnx.parser.parse_function(text)
 
 
-EXPLANATION = Explanation(OPERATOR, OUTPUTS, variant, function)
+def expected(operands: Sequence[Array | None], attributes: Mapping[str, Any]) -> dict[str, Array]:
+    """Γ_Q, Γ_K, Z and the mixture, by the operator's definition."""
+    query, key, _, mean, variance, log_prior, mask = operands
+    read, write = (responsibilities(x, mean, variance, log_prior) for x in (query, key))  # type: ignore[arg-type]
+    if mask is not None:
+        write = write * mask[:, :, np.newaxis, np.newaxis]
+    mass = np.cumsum(write, axis=1) if attributes.get("causal") else write.sum(axis=1, keepdims=True)
+    return dict(zip(OUTPUTS, (read, write, mass, mean, variance, log_prior), strict=True))  # type: ignore[arg-type]
+
+
+EXPLANATION = Explanation(OPERATOR, OUTPUTS, variant, function, expected)

@@ -1,9 +1,12 @@
 """What is looked at of a `SeparableGaussianFilter`: its field as it steers each token."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import onnx
 import onnx.parser
 
-from gaussport.plugins.explanation import EXPLANATION_DOMAIN, Explanation
+from gaussport.plugins.explanation import EXPLANATION_DOMAIN, Array, Explanation
 from gaussport.plugins.separable_gaussian_filter.schema import OPERATOR
 
 OUTPUTS = {"offset": "b h w P R 2", "width": "b h w P R 2", "weight": "b h w P R"}
@@ -24,4 +27,9 @@ def function(opset: int, variant: str) -> onnx.FunctionProto:
     return onnx.parser.parse_function(_TEXT.format(domain=EXPLANATION_DOMAIN, opset=opset, name=variant))
 
 
-EXPLANATION = Explanation(OPERATOR, OUTPUTS, lambda _node: OPERATOR.name, function)
+def expected(operands: Sequence[Array | None], attributes: Mapping[str, Any]) -> dict[str, Array]:
+    """The field itself: offset, width and weight as the operator gets them."""
+    return {name: operand for name, operand in zip(OUTPUTS, operands[1:], strict=True) if operand is not None}
+
+
+EXPLANATION = Explanation(OPERATOR, OUTPUTS, lambda _node: OPERATOR.name, function, expected)

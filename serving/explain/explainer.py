@@ -58,8 +58,13 @@ class Explainer:
 
     def run(self, pixels: NDArray[np.float32]) -> Explained:
         """Explain pixels [B, C, height, width]."""
+        return self.run_inputs({self._input: pixels})
+
+    def run_inputs(self, inputs: Mapping[str, NDArray[Any]]) -> Explained:
+        """Explain everything that the model reads, each [B, …], by name."""
         names = [f"{layer['name']}/{output}" for layer in self._described for output in layer["outputs"]]
-        logits, *given = self._session.run([self._output, *names], {self._input: pixels.astype(self._dtype, copy=False)})
+        pixels = inputs[self._input].astype(self._dtype, copy=False)
+        logits, *given = self._session.run([self._output, *names], {**inputs, self._input: pixels})
         tensors = dict(zip(names, given, strict=True))
         layers = tuple(
             Layer(

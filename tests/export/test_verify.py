@@ -27,7 +27,13 @@ def _failed(path: Path, checkpoint: Path | None = None) -> list[Finding]:
 def test_a_good_bundle_passes_every_check(bundle: Bundle, checkpoint_path: Path) -> None:
     findings = list(verify_bundle(bundle.path, checkpoint_path))
     assert [finding.result for finding in findings] == ["ok"] * len(findings)
-    assert [finding.check for finding in findings] == ["files", *(check.name for check in CHECKS), "weights", "pytorch"]
+    assert [finding.check for finding in findings] == [
+        "files",
+        *(check.name for check in CHECKS),
+        "weights",
+        "pytorch",
+        "explained",
+    ]
 
 
 def test_an_unchanged_mutant_passes(mutant: Mutant) -> None:
@@ -224,7 +230,7 @@ def test_another_models_checkpoint_fails(
     same_weights = relabelled(tuple("abcdefghij"))
     findings = list(verify_bundle(bundle.path, same_weights))
     assert findings[-1].result == "ok"
-    assert "another file than the bundle was made of" in findings[-1].text
+    assert "another file than the bundle was made of" in findings[-2].text
     assert [f.check for f in _failed(bundle.path, tmp_path / "nothing.pt")] == ["weights", "pytorch"]
 
 
@@ -289,7 +295,7 @@ def test_external_data_is_not_believed(
         assert word in failed["tensors"]
     # Nothing that would read the data is run.
     assert {f.check for f in findings if f.result == "skipped"} == {
-        "checker", "size", "session", "batches", "engines", "inlined"
+        "checker", "size", "session", "batches", "engines", "inlined", "explain"
     }  # fmt: skip
 
 

@@ -24,6 +24,9 @@ class View(Protocol):
     def affinity(self, head: int, row: int) -> Array:
         """[W, H, W]: the rows of all query cells of one row of the grid."""
 
+    def sums(self, head: int) -> Array:
+        """[H, W]: what each query cell's row sums to by the operator's definition."""
+
     def layer_numbers(self) -> dict[str, Any]:
         """What holds for the layer as a whole, ready for JSON."""
 

@@ -47,6 +47,10 @@ class RoutingView:
             shares = np.where(np.arange(H * W) <= tokens[:, None], shares, 0.0)
         return shares.reshape(W, H, W)
 
+    def sums(self, head: int) -> Array:
+        norm = self.norm[:, head]
+        return np.asarray(norm / (norm + self.epsilon)).reshape(self.grid)
+
     def layer_numbers(self) -> dict[str, Any]:
         return {"components": self.components, "causal": self.causal, "epsilon": self.epsilon}
 

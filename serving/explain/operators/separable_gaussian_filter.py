@@ -51,6 +51,9 @@ class FieldView:
         found: Array = np.einsum("wr,wrk,krj->wjk", weight, col, rows, optimize=True)
         return found
 
+    def sums(self, head: int) -> Array:
+        return np.ones(self.grid)
+
     def layer_numbers(self) -> dict[str, Any]:
         gates = None
         if self.gates is not None:
