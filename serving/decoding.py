@@ -16,11 +16,25 @@ from gaussport.serving.metrics import Metrics
 from gaussport.serving.pixel_room import PixelRoom
 from gaussport.serving.waiting import Rows
 
-_LARGEST_AT_ONCE = 2
+LARGEST_AT_ONCE = 2
 """Pictures of the largest allowed size that may be decoded at one moment; of smaller ones as many as there are threads."""
 
 Outcome = tuple[str, ...] | GaussportError
 """Of one picture: what its sender should know of it, or why it cannot be used."""
+
+
+def prepared(
+    picture: bytes, preprocessing: Preprocessing, row: NDArray[np.float32], limits: ImageLimits, room: PixelRoom
+) -> Outcome:
+    """Write a picture to its row [C, H, W] as the model sees it."""
+    try:
+        opened = open_picture(picture, limits)
+        with room.reserved(opened.pixels):
+            decoded = opened.decode(preprocessing.background)
+            to_pixels(decoded.rgb, preprocessing, out=row)
+    except ImageError as error:
+        return error
+    return decoded.warnings
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,7 @@ class Decoder:
         self.pool = ThreadPoolExecutor(threads, "decode", after_the_event_loop)
         self._limits = limits
         self._metrics = metrics
-        self._room = PixelRoom(_LARGEST_AT_ONCE * limits.max_pixels)
+        self._room = PixelRoom(LARGEST_AT_ONCE * limits.max_pixels)
 
     async def prepare(self, pictures: list[bytes | GaussportError], preprocessing: Preprocessing) -> Prepared:
         """Every picture written to its row, or its error, in order."""
@@ -64,12 +78,7 @@ class Decoder:
         if isinstance(picture, GaussportError):
             return picture
         began = time.monotonic()
-        try:
-            opened = open_picture(picture, self._limits)
-            with self._room.reserved(opened.pixels):
-                decoded = opened.decode(preprocessing.background)
-                to_pixels(decoded.rgb, preprocessing, out=row)
-        except ImageError as error:
-            return error
-        self._metrics.decode_seconds.observe(time.monotonic() - began)
-        return decoded.warnings
+        outcome = prepared(picture, preprocessing, row, self._limits, self._room)
+        if not isinstance(outcome, ImageError):
+            self._metrics.decode_seconds.observe(time.monotonic() - began)
+        return outcome

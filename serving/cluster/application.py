@@ -99,7 +99,7 @@ def options(settings: Settings) -> dict[str, Any]:
     return scaling | {
         "max_ongoing_requests": settings.queue_size + _BESIDE_THE_QUEUE,
         "max_queued_requests": settings.queue_size,
-        # One at a time, in the room of the one that goes; a single replica stays until the new one is there, which needs room.
+        # One by one in the room of the one that goes; a single replica stays until the new one is there, which needs room.
         "max_surge_percent": 100 if settings.replicas == 1 else 0,
         "max_constructor_retry_count": _TRIES,
         "graceful_shutdown_wait_loop_s": settings.drain_delay_s,

@@ -30,3 +30,14 @@ def cluster(settings: Settings) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def check_room(settings: Settings) -> None:
+    """ServingError when the cluster can never hold the classifiers or replicas that are asked for."""
+    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    for what, each, name in (("cores", settings.replica_cpus, "CPU"), ("GPUs", settings.replica_gpus, "GPU")):
+        if each * settings.replicas > there.get(name, 0):
+            raise ServingError(
+                f"{settings.replicas} replicas with {each:g} {what} each are asked for and the cluster has "
+                f"{there.get(name, 0):g}: give fewer --replicas, less --replica-{name.lower()}s, or more machines"
+            )

@@ -18,7 +18,7 @@ from typing import Any
 from gaussport.errors import GaussportError, ServingError, UsageError
 from gaussport.serving.app import build_app
 from gaussport.serving.cluster.application import DEPLOYMENT, NAME, check, document
-from gaussport.serving.cluster.connection import cluster
+from gaussport.serving.cluster.connection import check_room, cluster
 from gaussport.serving.cluster.endpoint import within_its_share
 from gaussport.serving.cluster.quiet_ray import ray
 from gaussport.serving.listening import address_of, check_tls, listen
@@ -76,13 +76,7 @@ def _hand_on_keys(settings: Settings) -> None:
 
 def rehearse(paths: Sequence[Path], settings: Settings) -> list[str]:
     """Load the bundles on the cluster and let them go. Returns the models' names."""
-    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    for what, each, name in (("cores", settings.replica_cpus, "CPU"), ("GPUs", settings.replica_gpus, "GPU")):
-        if each * settings.replicas > there.get(name, 0):
-            raise ServingError(
-                f"{settings.replicas} replicas with {each:g} {what} each are asked for and the cluster has "
-                f"{there.get(name, 0):g}: give fewer --replicas, less --replica-{name.lower()}s, or more machines"
-            )
+    check_room(settings)
     task = ray.remote(_load).options(num_cpus=settings.replica_cpus, num_gpus=settings.replica_gpus, max_retries=1)
     try:
         names: list[str] = ray.get(task.remote([str(path) for path in paths], within_its_share(settings)))
