@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from gaussport.errors import BundleError
 from gaussport.export.bundle.draft import Draft, writing_bundle
+from gaussport.export.bundle.front import KINDS
 from gaussport.export.bundle.manifest import MANIFEST_FILE, SCHEMA_VERSION, FileRecord, Manifest
 
 __all__ = ["Bundle", "Content", "Draft", "open_bundle", "writing_bundle"]
@@ -162,7 +163,7 @@ def _parse_manifest(path: Path, data: bytes) -> Manifest:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        where = ".".join(str(part) for part in first["loc"] if part not in KINDS) or "the whole"
         fault = first["msg"].removeprefix("Value error, ")  # of our own sentences, without the library's words before them
         raise BundleError(f"{path} has a {MANIFEST_FILE} that cannot be used: {where}: {fault}") from error
 
