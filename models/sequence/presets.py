@@ -8,12 +8,14 @@ from gaussport.models.attention import families
 from gaussport.models.sequence.config import FAMILIES, SequenceConfig
 
 SIZES: dict[str, dict[str, Any]] = {
-    # What two cores train within the hour; the zoo's.
-    "manpages": {"dim": 96, "depth": 3, "classes": 8, "trained_length": 1024, "heads": 4, "causal": True},
-    "manpages-bidirectional": {"dim": 96, "depth": 3, "classes": 8, "trained_length": 1024, "heads": 4},
+    # What one core trains within the hour; the zoo's.
+    "manpages": {"dim": 64, "depth": 2, "classes": 8, "trained_length": 1024, "heads": 4, "causal": True},
+    "manpages-bidirectional": {"dim": 64, "depth": 2, "classes": 8, "trained_length": 1024, "heads": 4},
     "bytes-tiny": {"dim": 32, "depth": 2, "classes": 4, "trained_length": 64, "heads": 2},
     "bytes-tiny-causal": {"dim": 32, "depth": 2, "classes": 4, "trained_length": 64, "heads": 2, "causal": True},
 }
+MIXTURE: dict[str, dict[str, Any]] = {"gma": {"components": 16, "routing_width": 8}, "dot": {}}
+"""Of every head: few enough components to look at one by one."""
 
 
 def sequence_names() -> list[str]:
@@ -31,5 +33,6 @@ def sequence_preset(name: str, **changes: Any) -> SequenceConfig:
         raise ConfigurationError(f"there is no preset {name!r} of a sequence; choose one of {', '.join(sequence_names())}")
     family, size = name.split("-", 1)
     values = dict(SIZES[size])
-    attention = {key: values.pop(key) for key in ("heads", "causal") if key in values}
+    attention: dict[str, Any] = {key: values.pop(key) for key in ("heads", "causal") if key in values}
+    attention |= MIXTURE[family]
     return replace(SequenceConfig(attention=families()[family].config(**attention), **values), **changes)

@@ -1,11 +1,13 @@
 """The training loop. Nothing in it draws from a global random state: an epoch's order and augmentation depend on the
 seed and the epoch's number alone, so a resumed run is the same run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
@@ -21,6 +23,8 @@ from gaussport.models.training.settings import TrainingSettings
 from gaussport.models.training.state import describe, load_state, save_state
 from gaussport.models.training.tensors import PixelTensors
 
+Module = TypeVar("Module", bound=nn.Module)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -35,6 +39,16 @@ class Step:
     held_out: float | None = None
 
 
+@dataclass(frozen=True)
+class Course:
+    """What is learned from: `batches(epoch)` are `per_epoch` inputs and targets [B], drawn from nothing but the epoch's
+    number; `held_out()` is the accuracy on what is only ever measured."""
+
+    per_epoch: int
+    batches: Callable[[int], Iterable[tuple[Tensor, Tensor]]]
+    held_out: Callable[[], float]
+
+
 def train(
     config: ClassifierConfig,
     pictures: PixelTensors,
@@ -45,53 +59,77 @@ def train(
     resume: bool = False,
     watch: Callable[[Step], None] = lambda step: None,
 ) -> Classifier:
-    """Train a new classifier and return it in eval mode. With `state`, the run's state is saved there after each epoch,
-    and with `resume` it goes on from there.
+    """Train a new classifier of pictures and return it in eval mode; see `fit`."""
+    classifier = new(lambda: Classifier(config), settings.seed)
+
+    def batches(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        generator = epoch_generator(settings.seed, epoch)
+        for indices in torch.randperm(len(pictures), generator=generator).split(settings.batch_size):
+            pixels, targets = pictures.batch(indices, spec)
+            yield augment(pixels, settings.augmentation, generator), targets
+
+    course = Course(-(-len(pictures) // settings.batch_size), batches, lambda: accuracy(classifier, held_out, spec))
+    run = describe(settings, config=config.to_json(), pictures=len(pictures), mean=list(spec.mean), std=list(spec.std))
+    fit(classifier, course, settings, run, state, resume, watch)
+    return classifier
+
+
+def fit(
+    classifier: nn.Module,
+    course: Course,
+    settings: TrainingSettings,
+    run: dict[str, Any],
+    state: Path | None = None,
+    resume: bool = False,
+    watch: Callable[[Step], None] = lambda step: None,
+) -> None:
+    """Train the classifier and leave it in eval mode. With `state`, the run's state is saved there after each epoch, under
+    what `run` says of it, and with `resume` it goes on from there.
 
     Raises:
         CheckpointError: there is nothing to resume, or it is another run's.
         DataError: the loss is no longer a number.
     """
-    classifier = _new_classifier(config, settings.seed)
     optimizer = optimizer_for(classifier, settings)
-    run = describe(settings, config=config.to_json(), pictures=len(pictures), mean=list(spec.mean), std=list(spec.std))
     done = load_state(state, run, classifier, optimizer) if state is not None and resume else 0
-    per_epoch = -(-len(pictures) // settings.batch_size)
-    steps = settings.epochs * per_epoch
+    steps = settings.epochs * course.per_epoch
     for epoch in range(done, settings.epochs):
-        generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
         classifier.train()
         loss = float("nan")
-        order = torch.randperm(len(pictures), generator=generator)
-        for offset, indices in enumerate(order.split(settings.batch_size)):
-            step = epoch * per_epoch + offset
+        for offset, (inputs, targets) in enumerate(course.batches(epoch)):
+            step = epoch * course.per_epoch + offset
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, steps, settings.warmup_epochs * per_epoch, settings.learning_rate)
-            pixels, targets = pictures.batch(indices, spec)
-            loss = _step(classifier, optimizer, augment(pixels, settings.augmentation, generator), targets, settings)
+                group["lr"] = learning_rate(step, steps, settings.warmup_epochs * course.per_epoch, settings.learning_rate)
+            loss = _step(classifier, optimizer, inputs, targets, settings)
             watch(Step(epoch + 1, settings.epochs, step + 1, steps, loss))
         if state is not None:
             save_state(state, run, epoch + 1, classifier, optimizer)
-        reached = accuracy(classifier, held_out, spec)
-        watch(Step(epoch + 1, settings.epochs, (epoch + 1) * per_epoch, steps, loss, reached))
-    return classifier.eval()
+        reached = course.held_out()
+        watch(Step(epoch + 1, settings.epochs, (epoch + 1) * course.per_epoch, steps, loss, reached))
+    classifier.eval()
 
 
-def _new_classifier(config: ClassifierConfig, seed: int) -> Classifier:
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """The random numbers of one epoch."""
+    return torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+
+
+def new(build: Callable[[], Module], seed: int) -> Module:
+    """A module with the weights that the seed gives it."""
     with torch.random.fork_rng(devices=[]):  # layers initialise themselves from the global state: leave it as it was
         torch.manual_seed(seed)
-        return Classifier(config)
+        return build()
 
 
 def _step(
-    classifier: Classifier,
+    classifier: nn.Module,
     optimizer: torch.optim.Optimizer,
-    pixels: torch.Tensor,
-    targets: torch.Tensor,
+    inputs: Tensor,
+    targets: Tensor,
     settings: TrainingSettings,
 ) -> float:
     optimizer.zero_grad(set_to_none=True)
-    loss = cross_entropy(classifier(pixels), targets, label_smoothing=settings.label_smoothing)
+    loss = cross_entropy(classifier(inputs), targets, label_smoothing=settings.label_smoothing)
     if not torch.isfinite(loss):
         raise DataError(f"the training diverged (the loss is {loss.item()}): lower --lr")
     loss.backward()

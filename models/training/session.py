@@ -1,7 +1,7 @@
 """A whole training run, from a preset's and a data set's name to a checkpoint file, with a progress bar on stderr."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,23 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gaussport.models.checkpoint import Checkpoint, write_checkpoint
+from gaussport.errors import ConfigurationError
+from gaussport.models.checkpoint import AnyCheckpoint, Checkpoint, SequenceCheckpoint, write_checkpoint
+from gaussport.models.checkpoint.description import WINDOW
 from gaussport.models.config import ClassifierConfig
 from gaussport.models.data import DataSet, data_set
-from gaussport.models.presets import preset
+from gaussport.models.data.text_folder import TextDataSet, text_folder
+from gaussport.models.presets import names, preset
+from gaussport.models.sequence import SequenceConfig, sequence_preset
+from gaussport.models.sequence.presets import sequence_names
+from gaussport.models.text import Tokenization
 from gaussport.models.training.accuracy import accuracy
 from gaussport.models.training.loop import Step, train
+from gaussport.models.training.sequences import sequence_accuracy, train_on_sequences
 from gaussport.models.training.settings import Augmentation, TrainingSettings
 from gaussport.models.training.state import state_path
 from gaussport.models.training.tensors import pixel_tensors
+from gaussport.models.training.token_rows import TokenRows
 
 
 def train_to_file(
@@ -33,11 +41,24 @@ def train_to_file(
     """
     torch.set_num_threads(threads)
     started = time.monotonic()
-    data = data_set(data_name)
-    config = replace(preset(preset_name), classes=len(data.labels))
-    settings = TrainingSettings(augmentation=Augmentation(mirror=data.mirrors), **options)
-    with _bar() as bar:
-        checkpoint = _trained(config, data, settings, state_path(output), resume, bar)
+    checkpoint: AnyCheckpoint
+    data: DataSet | TextDataSet
+    if preset_name in sequence_names():
+        data = text_folder(Path(data_name))
+        settings = TrainingSettings(**options)
+        sequences = sequence_preset(preset_name, classes=len(data.labels))
+        with _bar() as bar:
+            checkpoint = _trained_on_texts(sequences, data, settings, state_path(output), resume, bar)
+    else:
+        if preset_name not in names():
+            known = ", ".join([*names(), *sequence_names()])
+            raise ConfigurationError(f"there is no preset {preset_name!r}; choose one of {known}")
+        pictures = preset(preset_name)
+        data = data_set(data_name)
+        settings = TrainingSettings(augmentation=Augmentation(mirror=data.mirrors), **options)
+        with _bar() as bar:
+            config = replace(pictures, classes=len(data.labels))
+            checkpoint = _trained(config, data, settings, state_path(output), resume, bar)
     write_checkpoint(output, checkpoint)
     state_path(output).unlink(missing_ok=True)
     return {
@@ -64,6 +85,35 @@ def _trained(
         return bar.track(pictures, total=total, description="reading pictures")
 
     pictures, held_out, spec = pixel_tensors(data, config, reading)
+    classifier = train(config, pictures, held_out, spec, settings, state, resume, _watched(bar))
+    return Checkpoint(
+        config=config,
+        state_dict={name: tensor.detach().clone() for name, tensor in classifier.state_dict().items()},
+        preprocessing=spec,
+        labels=data.labels,
+        metrics={"held_out_accuracy": accuracy(classifier, held_out, spec), "held_out_pictures": float(len(held_out))},
+    )
+
+
+def _trained_on_texts(
+    config: SequenceConfig, data: TextDataSet, settings: TrainingSettings, state: Path, resume: bool, bar: Progress
+) -> SequenceCheckpoint:
+    spec = Tokenization.of_bytes(WINDOW * config.trained_length)
+    documents, held_out = (TokenRows.of(part, spec) for part in (data.train, data.held_out))
+    classifier = train_on_sequences(config, documents, held_out, spec, settings, state, resume, _watched(bar))
+    return SequenceCheckpoint(
+        config=config,
+        state_dict={name: tensor.detach().clone() for name, tensor in classifier.state_dict().items()},
+        preprocessing=spec,
+        labels=data.labels,
+        metrics={
+            "held_out_accuracy": sequence_accuracy(classifier, held_out, spec),
+            "held_out_documents": float(len(held_out)),
+        },
+    )
+
+
+def _watched(bar: Progress) -> Callable[[Step], None]:
     task = bar.add_task("training", total=None)
 
     def watch(step: Step) -> None:
@@ -73,14 +123,7 @@ def _trained(
             bar.console.print(text + reached, highlight=False)
         bar.update(task, completed=step.step, total=step.steps, description=text)
 
-    classifier = train(config, pictures, held_out, spec, settings, state, resume, watch)
-    return Checkpoint(
-        config=config,
-        state_dict={name: tensor.detach().clone() for name, tensor in classifier.state_dict().items()},
-        preprocessing=spec,
-        labels=data.labels,
-        metrics={"held_out_accuracy": accuracy(classifier, held_out, spec), "held_out_pictures": float(len(held_out))},
-    )
+    return watch
 
 
 def _bar() -> Progress:

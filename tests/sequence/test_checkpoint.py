@@ -61,7 +61,8 @@ def configurations(draw: st.DrawFn) -> SequenceConfig:
         "value_width": draw(st.none() | st.integers(1, 9)),
     }
     family = draw(st.sampled_from(["gma", "dot"]))
-    attention = families()[family].config(heads=heads, causal=causal, **(gma if family == "gma" else {}))
+    options: dict[str, Any] = {"causal": causal, **(gma if family == "gma" else {})}
+    attention = families()[family].config(heads=heads, **options)
     return SequenceConfig(
         attention=attention,
         classes=draw(st.integers(1, 9)),
