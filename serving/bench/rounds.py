@@ -30,7 +30,7 @@ class Timing(BaseModel):
 def interleaved(
     runs: Mapping[str, Callable[[], object]], rounds: int, seconds: float | None = None, warm_up: int = 1
 ) -> dict[str, Timing]:
-    """The timing of each run over `rounds` rounds, at least three of them when `seconds` have passed; `warm_up` go uncounted."""
+    """The timing of each run over `rounds` rounds, or as many as fit into `seconds`, three at least; `warm_up` go before."""
     repeats = {name: _repeats(run, warm_up) for name, run in runs.items()}
     walls: dict[str, list[float]] = {name: [] for name in runs}
     cpus: dict[str, list[float]] = {name: [] for name in runs}

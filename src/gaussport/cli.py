@@ -30,7 +30,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("gaussport.serving.commands.serve", "serve bundles over HTTP"),
     "classify": ("gaussport.serving.commands.classify", "classify pictures with a bundle, without a server"),
     "explain": ("gaussport.serving.commands.explain", "show what a bundle's attention looked at in pictures"),
+    "report": ("gaussport.serving.commands.report", "say how well a bundle does: a page, a model card, JSON"),
     "query": ("gaussport.serving.commands.query", "classify pictures through a running server"),
+    "bench": ("gaussport.serving.commands.bench", "measure what bundles cost here, or what a server answers under load"),
     "plan": ("gaussport.serving.commands.plan", "say how many replicas a load needs, from a measurement"),
     "train": ("gaussport.models.commands.train", "train a small classifier on MNIST digits or an image folder"),
 }
