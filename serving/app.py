@@ -18,6 +18,7 @@ from gaussport.serving.decoding import Decoder
 from gaussport.serving.explain import route as explain
 from gaussport.serving.explain import site
 from gaussport.serving.explain.queue import ExplainQueue
+from gaussport.serving.fast_routes import FastRoutes, routes_of
 from gaussport.serving.metrics import CONTENT_TYPE, Metrics
 from gaussport.serving.openapi import ERRORS
 from gaussport.serving.repository import Repository
@@ -66,6 +67,11 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
     )
     app.state.models, app.state.keys = models, keys
     errors.install(app)
+    faces = (
+        classify.routes(models, decoder, metrics, tracing, settings.max_images),
+        v2.routes(models, decoder, metrics, settings),
+    )
+    app.add_middleware(FastRoutes, routes=routes_of(faces))
     app.add_middleware(
         BodyLimit,
         limit_bytes=settings.max_body_bytes,
@@ -84,8 +90,8 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
             expose_headers=["X-Request-ID", "Retry-After", "Inference-Header-Content-Length"],
         )
     app.add_middleware(RequestScope, metrics=metrics, tracing=tracing, closing=lambda: models.draining)
-    app.include_router(classify.routes(models, decoder, metrics, tracing, settings.max_images))
-    app.include_router(v2.routes(models, decoder, metrics, settings))
+    for face in faces:
+        app.include_router(face)
     if settings.explain:
         app.include_router(explain.routes(models, decoder, explanations))
     if settings.page:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaussport.serving.errors import RequestError
@@ -19,6 +20,20 @@ from gaussport.serving.errors import RequestError
 _LINGER_S = 2.0
 """How long an oversized body is read and dropped before the answer, so that a client still sending can hear it."""
 _ENCODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+async def whole_body(request: Request) -> bytes:
+    """The body of a request, copied only if it came in pieces. ClientDisconnect if the client leaves before its end."""
+    pieces: list[bytes] = []
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        if piece := message.get("body", b""):
+            pieces.append(piece)
+        more = message.get("more_body", False)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 @dataclass

@@ -11,11 +11,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from gaussport.errors import GaussportError, ImageError
+from gaussport.export.bundle.manifest import FurtherInput
+from gaussport.serving.body_limit import whole_body
 from gaussport.serving.decoding import Decoder, Prepared
 from gaussport.serving.errors import RequestError, request_id_of
 from gaussport.serving.front_door import Pictures, pictures_of
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.openapi import CLASSIFY
+from gaussport.serving.pictures_only import expect_pictures_suffice
 from gaussport.serving.predictions import best, probabilities
 from gaussport.serving.presence import while_connected
 from gaussport.serving.query import ClassifyQuery
@@ -38,6 +41,7 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, tracing: Tr
         with models.find(query.model, query.version) as served:
             deadline = served.deadline(query.timeout_ms, began)
             served.batcher.expect_room(served.seconds_until(deadline))
+            expect_pictures_suffice(served.manifest, served.name)
             pictures = await _pictures(request, decoder, max_images)
             work = _answer(served, pictures, decoder, deadline, query.urgent)
             prepared, answer = await while_connected(request, work, served.seconds_until(deadline))
@@ -64,7 +68,7 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, tracing: Tr
 
 
 async def _pictures(request: Request, decoder: Decoder, max_images: int) -> Pictures:
-    body = await request.body()
+    body = await whole_body(request)
     content_type = request.headers.get("content-type", "")
     if len(body) <= _INLINE_BYTES or content_type.startswith("image/"):
         return pictures_of(content_type, body, max_images)
@@ -116,6 +120,10 @@ def _code(error: GaussportError) -> str:
     return error.code
 
 
+def _input(spec: FurtherInput) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape), "low": spec.low, "high": spec.high}
+
+
 def _description(model: ServedModel) -> dict[str, Any]:
     manifest = model.manifest
     return {
@@ -124,6 +132,7 @@ def _description(model: ServedModel) -> dict[str, Any]:
         "family": manifest.family,
         "labels": list(model.labels),
         "input": {"name": manifest.input.name, "shape": list(manifest.input.shape)},
+        **({"further_inputs": [_input(spec) for spec in manifest.further_inputs]} if manifest.further_inputs else {}),
         "max_batch": model.max_batch,
         "precision": manifest.precision,
         "provider": model.runtime.provider,

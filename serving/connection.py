@@ -6,27 +6,98 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import httptools
 import orjson
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gaussport.serving.arriving_body import ArrivingBody
 from gaussport.serving.errors import error_content
 
+_SCRATCH = memoryview(bytearray(262_144))
+"""What is read goes here and is parsed before anything else is read, by whichever connection."""
 
-class Connection(HttpToolsProtocol):
-    """One client's connection. uvicorn times idle connections only, and each byte restarts that clock."""
+
+class Connection(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """One client's connection. uvicorn times idle connections only, and each byte restarts that clock.
+
+    A body whose length is announced is read into its own memory, past the parser, which would copy it twice.
+    """
 
     head_timeout_s = 30.0
     last_grace_s = 0.5
     """How long a silent connection may still begin a request while the server stops."""
     _head_timer: asyncio.TimerHandle | None = None
+    _due = 0
+    """Bytes of an announced body that have not arrived."""
     _arriving = False
     """Between the first byte of a request and its last."""
     _stopping = False
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._body = ArrivingBody()
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._await_head()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._body.room(self._due) if self._due and not self.cycle.response_complete else _SCRATCH
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._due:
+            self.data_received(_SCRATCH[:nbytes])  # type: ignore[arg-type]  # the parser takes any buffer
+        elif self.cycle.response_complete:
+            self._swallow(nbytes)
+        else:
+            self._unset_keepalive_if_required()
+            self._written(nbytes)
+            if not self._due:
+                self._past_the_body()
+
+    def _swallow(self, size: int) -> None:
+        """What comes is the rest of a body that nobody wants any more, and perhaps a request behind it."""
+        rest = max(0, size - self._due)
+        self._unset_keepalive_if_required()
+        self._due -= size - rest
+        if not self._due:
+            self._past_the_body()
+            if rest:
+                self.data_received(bytes(_SCRATCH[size - rest : size]))
+
+    def _written(self, size: int) -> None:
+        self._due -= size
+        if self._body.written(size) and self._due:
+            self.flow.pause_reading()
+            self._hand_on()
+
+    def _past_the_body(self) -> None:
+        self.parser = _parser(self)  # the one before still waits for the body
+        self.on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._due:  # chunked: nobody knows how much will come
+            super().on_body(body)
+        elif self.cycle.response_complete:
+            self._due -= len(body)
+        else:
+            self._store(memoryview(body))
+
+    def _store(self, body: memoryview) -> None:
+        """What the parser read of an announced body."""
+        while body:
+            room = self._body.room(self._due)
+            size = min(len(room), len(body))
+            room[:size] = body[:size]
+            self._written(size)
+            body = body[size:]
+
+    def _hand_on(self) -> None:
+        piece = self._body.take()
+        # uvicorn makes bytes of it when the application asks: of a view it does so without a copy before.
+        self.cycle.body = bytearray(self.cycle.body) + piece if self.cycle.body else piece  # type: ignore[assignment]
+        self.cycle.message_event.set()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -35,6 +106,10 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._arriving = False
+        self._due = 0
+        if self._body and not self.cycle.response_complete:
+            self._hand_on()
+        self._body.drop()
         super().on_message_complete()
         self._forget_head()
 
@@ -59,11 +134,13 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._forget_head()
         super().on_headers_complete()
+        self._due = _announced(self.headers)
         if self._stopping and self.cycle is not None:
             self.cycle.keep_alive = False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
+        self._body.drop()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -80,6 +157,17 @@ class Connection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+def _announced(headers: list[tuple[bytes, bytes]]) -> int:
+    """The length of the body, which the parser has found to be a number; 0 when none is announced."""
+    return next((int(value) for name, value in headers if name == b"content-length"), 0)
+
+
+def _parser(connection: Connection) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(connection)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+    return parser
 
 
 def connection_class(head_timeout_s: float) -> Any:

@@ -110,6 +110,11 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ClientDisconnect, _gone)
 
 
+async def answer_to(request: Request, error: GaussportError | ClientDisconnect) -> Response:
+    """As the application answers it. Raises an error that is none of a request's."""
+    return await (_gone if isinstance(error, ClientDisconnect) else _ours)(request, error)
+
+
 async def _ours(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestError | ImageError):
         raise error

@@ -3,10 +3,11 @@ answer has, and the net under it that makes a 500 of a bug."""
 
 import logging
 import re
+import secrets
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +19,9 @@ from gaussport.serving.tracing import Tracing
 log = logging.getLogger("gaussport.access")
 
 _ID_HEADER = b"x-request-id"
+_PROCESS = secrets.token_hex(8)
+_NUMBERS = count()
+"""Ids of requests whose clients gave none: this process's, then a number. A random one each would be a system call each."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SAFE = {
     b"x-content-type-options": b"nosniff",
@@ -45,7 +49,7 @@ class RequestScope:
             return
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
-        request_id = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if _ID.fullmatch(given) else _PROCESS + next(_NUMBERS).to_bytes(8).hex()
         scope["gaussport.request_id"] = request_id
         began = time.monotonic()
         status = 0

@@ -1,0 +1,115 @@
+"""The connection by itself: whatever the network's pieces, every request gets its own body, whole."""
+
+import asyncio
+import hashlib
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+import uvicorn
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gaussport.serving import arriving_body
+from gaussport.serving.arriving_body import ArrivingBody
+from gaussport.serving.connection import quiet_config
+
+SIZES = st.one_of(st.integers(0, 40), st.integers(60_000, 70_000), st.integers(1_000_000, 1_300_000))
+
+
+async def echo(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+    """The length and hash of the body; at /refused before a byte of it is read."""
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+    digest, more = hashlib.sha256(), scope["path"] != "/refused"
+    while more:
+        message = await receive()
+        digest.update(message.get("body", b""))
+        more = message.get("more_body", False)
+    headers = [(b"content-length", b"64")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": digest.hexdigest().encode()})
+
+
+@pytest.fixture(scope="module", params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    server = uvicorn.Server(quiet_config(echo, 30, 30))
+    loop = request.param()
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_until_complete, args=(server.serve([listener]),))
+    thread.start()
+    yield int(listener.getsockname()[1])
+    server.should_exit = True
+    thread.join()
+    loop.close()
+
+
+def answers(port: int, wire: bytes, cuts: list[int], count: int) -> list[str]:
+    """Send the bytes in pieces, cut there; the hashes that come back."""
+    edges = sorted({0, len(wire), *(cut % (len(wire) + 1) for cut in cuts)})
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def send() -> None:
+            for start, end in pairwise(edges):
+                connection.sendall(wire[start:end])
+                time.sleep(0.001)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        with connection.makefile("rb") as stream:
+            found = []
+            for _ in range(count):
+                while stream.readline().strip():
+                    pass
+                found.append(stream.read(64).decode())
+        sender.join()
+    return found
+
+
+def wire_of(path: str, body: bytes, chunked: bool) -> bytes:
+    if chunked:
+        pieces = [body[start : start + 50_000] for start in range(0, len(body), 50_000)]
+        framed = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+        return f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + framed
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_requests_one_after_another_in_any_pieces(port: int, data: st.DataObject) -> None:
+    wire, expected = b"", []
+    for _ in range(data.draw(st.integers(1, 3))):
+        body = random.Random(data.draw(st.integers(0, 1000))).randbytes(data.draw(SIZES))
+        refused = data.draw(st.booleans()) and len(body) < 100_000  # more than fits on the way would be a matter of time
+        wire += wire_of("/refused" if refused else "/echo", body, data.draw(st.booleans()))
+        expected.append(hashlib.sha256(b"" if refused else body).hexdigest())
+    cuts = data.draw(st.lists(st.integers(0, 2**31), max_size=6))
+    assert answers(port, wire, cuts, len(expected)) == expected
+    assert ArrivingBody.shared_bytes == 0
+
+
+def test_many_bodies_at_once_are_bounded(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving_body, "_SHARED_BYTES", 3_000_000)
+    waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+    for connection in waiting:
+        connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n\r\nbeginning")
+    body = bytes(300_000)
+    assert answers(port, wire_of("/echo", body, False), [], 1) == [hashlib.sha256(body).hexdigest()]
+    assert ArrivingBody.shared_bytes <= 3_000_000 + 1_048_576 + 40 * 65_536
+    for connection in waiting:
+        connection.close()
+    for _ in range(200):
+        if not ArrivingBody.shared_bytes:
+            break
+        time.sleep(0.01)
+    assert ArrivingBody.shared_bytes == 0
