@@ -29,7 +29,7 @@ class Output:
     @classmethod
     def of(cls, path: Path, format: str, pictures: int) -> "Output":
         """Raises UsageError when it cannot be written, a ServingError when figures cannot be drawn: before any work."""
-        drawing.require_matplotlib()
+        drawing.require_matplotlib(", or ask for the numbers as JSON")
         suffix = path.suffix.lower().removeprefix(".")
         kind: Literal["folder", "page", "figure"] = (
             "figure" if suffix in drawing.FORMATS else "page" if suffix == "html" else "folder"

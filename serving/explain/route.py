@@ -19,6 +19,7 @@ from gaussport.serving.explain.query import ExplainQuery
 from gaussport.serving.explain.queue import ExplainQueue
 from gaussport.serving.explain.seen import Picture
 from gaussport.serving.front_door import pictures_of
+from gaussport.serving.pictures_only import expect_pictures_suffice
 from gaussport.serving.predictions import best, probabilities
 from gaussport.serving.presence import while_connected
 from gaussport.serving.served_model import ServedModel
@@ -47,6 +48,7 @@ def routes(models: ServedModels, decoder: Decoder, queue: ExplainQueue) -> APIRo
             _expect_matplotlib()
         with models.find(query.model, query.version) as served:
             queue.expect_explainable(served)
+            expect_pictures_suffice(served.manifest, served.name)
             queue.expect_room()
             deadline = served.deadline(query.timeout_ms, began)
             pictures = pictures_of(request.headers.get("content-type", ""), await request.body(), 1)

@@ -29,8 +29,11 @@ class Picture:
         grey = self.seen.mean(axis=2, keepdims=True)
         return np.broadcast_to(1 - share + share * grey, self.seen.shape)
 
-    def data_uri(self) -> str:
-        """The picture as a PNG in a `data:` URI."""
+    def data_uri(self, longest: int | None = None) -> str:
+        """The picture as a PNG in a `data:` URI, scaled down so that no side has more than `longest` pixels."""
         buffer = io.BytesIO()
-        Image.fromarray(np.round(self.seen * 255).astype(np.uint8)).save(buffer, "PNG")
+        image = Image.fromarray(np.round(self.seen * 255).astype(np.uint8))
+        if longest is not None:
+            image.thumbnail((longest, longest))
+        image.save(buffer, "PNG")
         return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

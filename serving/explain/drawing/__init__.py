@@ -24,12 +24,12 @@ FORMATS = ("png", "svg")
 _SHARED = ("canvas", "patches")
 
 
-def require_matplotlib() -> None:
-    """Raise a ServingError unless figures can be drawn here."""
+def require_matplotlib(otherwise: str = "") -> None:
+    """Raise a ServingError, which ends with `otherwise`, unless figures can be drawn here."""
     try:
         importlib.import_module("matplotlib")
     except ImportError:
-        raise ServingError("figures need matplotlib: install gaussport[explain], or ask for the numbers as JSON") from None
+        raise ServingError(f"figures need matplotlib: install gaussport[explain]{otherwise}") from None
 
 
 @cache
