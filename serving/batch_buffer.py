@@ -23,7 +23,7 @@ class BatchBuffer:
         shape = pieces[0].shape[1:]
         if any(piece.shape[1:] != shape for piece in pieces):
             raise ValueError("rows of different shapes cannot form a batch")
-        buffer = self._sized(size, shape)
+        buffer = self._sized(size, pieces[0])
         start = 0
         for piece in pieces:
             buffer[start : start + len(piece)] = piece
@@ -31,8 +31,8 @@ class BatchBuffer:
         buffer[images:size] = 0  # what an earlier batch left there must not reach the model
         return buffer[:size]
 
-    def _sized(self, size: int, shape: tuple[int, ...]) -> Rows:
+    def _sized(self, size: int, like: Rows) -> Rows:
         """The buffer, grown to the largest batch seen so far: the queue is seldom full on the first day."""
-        if self._rows is None or len(self._rows) < size or self._rows.shape[1:] != shape:
-            self._rows = np.empty((size, *shape), dtype=np.float32)
+        if self._rows is None or len(self._rows) < size or self._rows.shape[1:] != like.shape[1:]:
+            self._rows = np.empty((size, *like.shape[1:]), dtype=like.dtype)
         return self._rows

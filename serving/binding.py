@@ -5,7 +5,8 @@ of its own that stay where they are.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,74 +14,77 @@ from numpy.typing import NDArray
 
 from gaussport.gpu import DRIVER_LIBRARY
 from gaussport.onnx_runtime import onnxruntime
-
-Rows = NDArray[np.generic]
+from gaussport.serving.rows import Rows
 
 _GRAPH_ID = ("gpu_graph_id", "cuda_graph_annotation_id")  # the name in ONNX Runtime's providers, and in NVIDIA's
 
 
 class Binding(Protocol):
-    """Runs one batch. `rows` has the session's own type."""
+    """Runs one batch. `inputs` are by the session's names and of its own types."""
 
-    def run(self, rows: Rows) -> Rows: ...
+    def run(self, inputs: Mapping[str, Rows]) -> Rows: ...
 
 
 class Direct:
     """The session's own arrays, for the CPU."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, feed: str, fetch: str) -> None:
-        self._session, self._feed, self._fetch = session, feed, [fetch]
+    def __init__(self, session: onnxruntime.InferenceSession, fetch: str) -> None:
+        self._session, self._fetch = session, [fetch]
 
-    def run(self, rows: Rows) -> Rows:
-        return np.asarray(self._session.run(self._fetch, {self._feed: rows})[0])
+    def run(self, inputs: Mapping[str, Rows]) -> Rows:
+        return np.asarray(self._session.run(self._fetch, inputs)[0])
 
 
 class Staged:
-    """Rows go through one page-locked buffer, which the GPU reads without the driver copying them first."""
+    """Each input goes through a page-locked buffer, which the GPU reads without the driver copying it first."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, feed: str, fetch: str) -> None:
-        self._session, self._feed, self._fetch = session, feed, fetch
-        self._staging = PageLocked()
+    def __init__(self, session: onnxruntime.InferenceSession, fetch: str) -> None:
+        self._session, self._fetch = session, fetch
+        self._staging: defaultdict[str, PageLocked] = defaultdict(PageLocked)
 
-    def run(self, rows: Rows) -> Rows:
+    def run(self, inputs: Mapping[str, Rows]) -> Rows:
         binding = self._session.io_binding()
-        binding.bind_cpu_input(self._feed, self._staging.filled(rows))
+        for name, rows in inputs.items():
+            binding.bind_cpu_input(name, self._staging[name].filled(rows))
         binding.bind_output(self._fetch, "cpu")
         self._session.run_with_iobinding(binding)
         return np.asarray(binding.get_outputs()[0].numpy())
 
 
 class Graphed:
-    """Every batch size that was seen has its own input and output on the device, and its own recorded graph."""
+    """Every batch size that was seen has its own inputs and output on the device, and its own recorded graph."""
 
     def __init__(
-        self, session: onnxruntime.InferenceSession, feed: str, fetch: str, columns: Sequence[int], device: tuple[str, int]
+        self, session: onnxruntime.InferenceSession, fetch: str, columns: Sequence[int], device: tuple[str, int]
     ) -> None:
-        self._session, self._feed, self._fetch = session, feed, fetch
+        self._session, self._fetch = session, fetch
         self._columns, self._device = tuple(columns), device
-        self._staging = PageLocked()
-        self._bound: dict[int, tuple[Any, Any, Any, Any]] = {}
+        self._staging: defaultdict[str, PageLocked] = defaultdict(PageLocked)
+        self._bound: dict[int, tuple[Any, dict[str, Any], Any, Any]] = {}
 
-    def run(self, rows: Rows) -> Rows:
-        size = len(rows)
+    def run(self, inputs: Mapping[str, Rows]) -> Rows:
+        first = next(iter(inputs.values()))
+        size = len(first)
         if size not in self._bound:
-            self._bound[size] = self._bind(rows)
-        binding, inputs, outputs, options = self._bound[size]
-        inputs.update_inplace(self._staging.filled(rows))
+            self._bound[size] = self._bind(inputs, size, first.dtype)
+        binding, there, outputs, options = self._bound[size]
+        for name, rows in inputs.items():
+            there[name].update_inplace(self._staging[name].filled(rows))
         self._session.run_with_iobinding(binding, options)
         return np.array(outputs.numpy())  # a copy: the next batch of this size writes to the same memory
 
-    def _bind(self, rows: Rows) -> tuple[Any, Any, Any, Any]:
+    def _bind(self, inputs: Mapping[str, Rows], size: int, dtype: Any) -> tuple[Any, dict[str, Any], Any, Any]:
         create, (kind, index) = onnxruntime.OrtValue.ortvalue_from_shape_and_type, self._device
-        inputs = create(rows.shape, rows.dtype, kind, index)
-        outputs = create((len(rows), *self._columns), rows.dtype, kind, index)
+        there = {name: create(rows.shape, rows.dtype, kind, index) for name, rows in inputs.items()}
+        outputs = create((size, *self._columns), dtype, kind, index)  # logits are of the pictures' type
         binding = self._session.io_binding()
-        binding.bind_ortvalue_input(self._feed, inputs)
+        for name, value in there.items():
+            binding.bind_ortvalue_input(name, value)
         binding.bind_ortvalue_output(self._fetch, outputs)
         options = onnxruntime.RunOptions()
         for name in _GRAPH_ID:
-            options.add_run_config_entry(name, str(len(rows)))
-        return binding, inputs, outputs, options
+            options.add_run_config_entry(name, str(size))
+        return binding, there, outputs, options
 
 
 class PageLocked:

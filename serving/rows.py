@@ -4,13 +4,17 @@ each row with a field for each input.
 So whoever cuts, joins, pads or counts rows never asks how many inputs there are.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gaussport.export.bundle.manifest import TensorSpec
+
 Rows = NDArray[Any]
+
+_SENT = {"float16": "float32"}
 
 
 def packed(inputs: Mapping[str, Rows]) -> Rows:
@@ -22,6 +26,12 @@ def packed(inputs: Mapping[str, Rows]) -> Rows:
     for name, array in inputs.items():
         rows[name] = array
     return rows
+
+
+def blank(specs: Sequence[TensorSpec], size: int) -> Rows:
+    """Zeros for all inputs; those of narrow types are float32, as requests bring them."""
+    inputs = {spec.name: np.zeros((size, *map(int, spec.shape[1:])), _SENT.get(spec.dtype, spec.dtype)) for spec in specs}
+    return packed(inputs)
 
 
 def inputs_of(rows: Rows, first: str) -> dict[str, Rows]:

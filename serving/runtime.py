@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gaussport.errors import GaussportError, ServingError
 from gaussport.export.bundle.engines import CONTEXT_FILE, PLUGIN_FILE, Machine
@@ -22,11 +21,10 @@ from gaussport.serving.cores import usable_cores
 from gaussport.serving.engines import Engine, choose_engine
 from gaussport.serving.provider_options import GPU_PROVIDERS, ProviderOptions
 from gaussport.serving.providers import PROVIDERS, missing, open_session
+from gaussport.serving.rows import Rows, blank, inputs_of
 from gaussport.serving.tensorrt_libraries import load_tensorrt, preload_cuda, register_plugins, version_of
 
 __all__ = ["PROVIDERS", "Runtime"]
-
-Rows = NDArray[np.float32]
 
 AUTO = ("tensorrt", "tensorrt-rtx", "cuda", "cpu")
 """The order in which `auto` tries."""
@@ -47,7 +45,8 @@ class _Opened:
 
 
 class Runtime:
-    """A model that turns pixels [N, C, H, W] into logits [N, K], both float32, whatever the graph computes in.
+    """A model that turns pixels [N, C, H, W] into logits [N, K], both float32, whatever the graph computes in; rows of a
+    model that reads more are records (`serving.rows`).
 
     Attributes:
         provider: what runs, by our name; never `auto`.
@@ -62,7 +61,7 @@ class Runtime:
     ) -> None:
         self.manifest = bundle.manifest
         self.threads = threads or usable_cores()
-        self._dtype = _dtype_of(bundle.manifest.input)
+        self._first, self._dtype = bundle.manifest.input.name, _dtype_of(bundle.manifest.input)
         opened = _open(bundle, provider, self.threads, options or ProviderOptions())
         self.provider, self.passed_over = opened.provider, opened.passed_over
         self.fixed_batch = _check_contract(opened.session, bundle)
@@ -71,10 +70,16 @@ class Runtime:
         self.label = opened.provider if opened.engine is None else opened.engine.name
         self._binding = _binding(opened, bundle, options or ProviderOptions())
 
-    def run(self, pixels: Rows) -> Rows:
+    def run(self, rows: Rows) -> Rows:
         """Logits of one batch, an array that is the caller's own."""
-        logits: Rows = self._binding.run(pixels.astype(self._dtype, copy=False)).astype(np.float32, copy=False)
+        inputs = inputs_of(rows, self._first)
+        inputs[self._first] = inputs[self._first].astype(self._dtype, copy=False)
+        logits: Rows = self._binding.run(inputs).astype(np.float32, copy=False)
         return logits
+
+    def blank(self, size: int) -> Rows:
+        """A batch of zeros."""
+        return blank(self.manifest.inputs, size)
 
     def warm_up(self, max_batch: int) -> list[int]:
         """Run batches of 1, 2, 4 … max_batch so that no client pays for first allocations. Returns the sizes run.
@@ -84,7 +89,7 @@ class Runtime:
         sizes = [max_batch] if self.fixed_batch else sorted({*(1 << n for n in range(max_batch.bit_length())), max_batch})
         began, done = time.monotonic(), []
         for size in sizes:
-            self.run(np.zeros((size, *self.manifest.preprocessing.tensor_shape), dtype=np.float32))
+            self.run(self.blank(size))
             done.append(size)
             if time.monotonic() - began > _WARM_UP_BUDGET_S:
                 break
@@ -150,12 +155,12 @@ def _gpu(provider: str, index: int) -> GPU:
 
 
 def _binding(opened: _Opened, bundle: Bundle, options: ProviderOptions) -> Binding:
-    feed, fetch = bundle.manifest.input.name, bundle.manifest.output.name
+    fetch = bundle.manifest.output.name
     if opened.gpu is None:
-        return Direct(opened.session, feed, fetch)
+        return Direct(opened.session, fetch)
     if not options.cuda_graph:
-        return Staged(opened.session, feed, fetch)
-    return Graphed(opened.session, feed, fetch, [len(bundle.manifest.labels)], ("cuda", opened.gpu.index))
+        return Staged(opened.session, fetch)
+    return Graphed(opened.session, fetch, [len(bundle.manifest.labels)], ("cuda", opened.gpu.index))
 
 
 def _facts(opened: _Opened, bundle: Bundle) -> dict[str, str]:
@@ -178,7 +183,8 @@ def _dtype_of(spec: TensorSpec) -> Any:
 def _check_contract(session: onnxruntime.InferenceSession, bundle: Bundle) -> int | None:
     """The graph must be what the manifest says. Returns the batch size if the graph has but one."""
     manifest: Manifest = bundle.manifest
-    for spec, found in ((manifest.input, session.get_inputs()), (manifest.output, session.get_outputs())):
+    sides = [(spec, session.get_inputs()) for spec in manifest.inputs] + [(manifest.output, session.get_outputs())]
+    for spec, found in sides:
         names = [node.name for node in found]
         if spec.name not in names:
             raise ServingError(f"{bundle.path} has no tensor {spec.name}: {MODEL_FILE} has {', '.join(names)}")
@@ -187,7 +193,7 @@ def _check_contract(session: onnxruntime.InferenceSession, bundle: Bundle) -> in
             raise ServingError(
                 f"{spec.name} of {bundle.path} is {list(shape)} in the graph and {list(spec.shape)} in bundle.json"
             )
-    if len(session.get_inputs()) != 1:
-        raise ServingError(f"{bundle.path} wants {len(session.get_inputs())} inputs and a classifier has one")
+    if (wanted := len(session.get_inputs())) != (stated := len(manifest.inputs)):
+        raise ServingError(f"{bundle.path} wants {wanted} inputs in the graph and {stated} in bundle.json")
     batch = session.get_inputs()[0].shape[0]
     return batch if isinstance(batch, int) else None

@@ -143,7 +143,7 @@ def _warm_up(runtime: Runtime, limits: BatchLimits) -> None:
     if not limits.sizes:
         runtime.warm_up(limits.max_batch)
     for size in limits.sizes:
-        runtime.run(np.zeros((size, *runtime.manifest.preprocessing.tensor_shape), dtype=np.float32))
+        runtime.run(runtime.blank(size))
 
 
 def _check_finite(logits: Rows) -> None:

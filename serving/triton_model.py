@@ -17,7 +17,8 @@ BUNDLE = "bundle"  # beside this file
 
 
 class TritonPythonModel:
-    """Inputs: `pixels` (the preprocessed tensor) or `image` (one encoded picture). Outputs: logits and `probabilities`."""
+    """Inputs: `pixels` (the preprocessed tensor) or `image` (one encoded picture), and what else the model reads. Outputs:
+    logits and `probabilities`."""
 
     def initialize(self, args: dict[str, str]) -> None:
         parameters = {key: each["string_value"] for key, each in json.loads(args["model_config"])["parameters"].items()}
@@ -41,7 +42,7 @@ class TritonPythonModel:
         rows: list[Any] = []
         for request in requests:
             try:
-                rows.append(self._pixels(request))
+                rows.append(self._rows(request))
             except GaussportError as error:
                 rows.append(triton.TritonError(str(error), triton.TritonError.INVALID_ARG))
         good = [each for each in rows if isinstance(each, np.ndarray)]
@@ -52,6 +53,16 @@ class TritonPythonModel:
             self._answer(next(logits)) if isinstance(each, np.ndarray) else triton.InferenceResponse(error=each)
             for each in rows
         ]
+
+    def _rows(self, request: Any) -> Any:
+        """Everything that one request brings for the model, a row for each picture."""
+        from gaussport.serving.rows import packed
+
+        inputs = {self.manifest.input.name: self._pixels(request)}
+        for spec in self.manifest.further_inputs:
+            given = triton.get_input_tensor_by_name(request, spec.name)
+            inputs[spec.name] = np.from_dlpack(given).astype(spec.dtype)
+        return packed(inputs)
 
     def _pixels(self, request: Any) -> Any:
         """[n, C, H, W] of one request."""
@@ -72,14 +83,14 @@ class TritonPythonModel:
         rows = np.from_dlpack(pictures)  # [n, bytes]: of one request all are equally long, so that n is 1 as a rule
         return np.stack([to_pixels(decode(row.tobytes(), spec.background).rgb, spec) for row in rows])
 
-    def _run(self, pixels: Any) -> Any:
+    def _run(self, rows: Any) -> Any:
         """Logits of all rows; a graph of one batch size is fed in pieces of it, the last filled up with zeros."""
         size = self.runtime.fixed_batch or self.runtime.max_batch
         answers = []
-        for start in range(0, len(pixels), size):
-            piece = pixels[start : start + size]
+        for start in range(0, len(rows), size):
+            piece = rows[start : start + size]
             if missing := (self.runtime.fixed_batch or len(piece)) - len(piece):
-                padded = np.concatenate([piece, np.zeros((missing, *piece.shape[1:]), np.float32)])
+                padded = np.concatenate([piece, np.zeros((missing, *piece.shape[1:]), piece.dtype)])
                 answers.append(self.runtime.run(padded)[: len(piece)])
             else:
                 answers.append(self.runtime.run(piece))

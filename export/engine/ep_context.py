@@ -11,14 +11,21 @@ from gaussport.export.bundle.manifest import MODEL_FILE, Manifest, TensorSpec
 from gaussport.export.model_file import serialize
 
 PROVIDERS = {"tensorrt": "TensorrtExecutionProvider", "tensorrt-rtx": "NvTensorRTRTXExecutionProvider"}
-_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
+_TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "bfloat16": TensorProto.BFLOAT16,
+    "int64": TensorProto.INT64,
+    "int32": TensorProto.INT32,
+    "bool": TensorProto.BOOL,
+}
 
 
 def context_model(manifest: Manifest, record: EngineRecord) -> bytes:
-    """The model file of an engine: the bundle's input and output, and the engine's name, relative to this file."""
+    """The model file of an engine: the bundle's inputs and output, and the engine's name, relative to this file."""
     node = helper.make_node(
         "EPContext",
-        [manifest.input.name],
+        [spec.name for spec in manifest.inputs],
         [manifest.output.name],
         name=record.name,
         domain="com.microsoft",
@@ -31,7 +38,7 @@ def context_model(manifest: Manifest, record: EngineRecord) -> bytes:
         partition_name=record.name,
         onnx_model_filename=MODEL_FILE,
     )
-    graph = helper.make_graph([node], manifest.name, [_value(manifest.input)], [_value(manifest.output)])
+    graph = helper.make_graph([node], manifest.name, [_value(spec) for spec in manifest.inputs], [_value(manifest.output)])
     opsets = [helper.make_opsetid("", manifest.opset), helper.make_opsetid("com.microsoft", 1)]
     return serialize(helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="gaussport"))
 

@@ -43,14 +43,24 @@ def _words(error: Any) -> str:
 
 def check_shapes(network: Any, sizes: Sequence[int]) -> None:
     """Raise an EngineError unless the output is [batch, classes] at each of these batch sizes. The network is as before."""
-    pixels, logits = network.get_input(0), network.get_output(0)
-    dynamic, classes = tuple(pixels.shape), tuple(logits.shape)[1:]
+    inputs, logits = network_inputs(network), network.get_output(0)
+    dynamic, classes = [tuple(given.shape) for given in inputs], tuple(logits.shape)[1:]
     if any(size < 0 for size in classes):
         raise EngineError(f"TensorRT does not know how many logits there are: the output's shape is {tuple(logits.shape)}")
-    for size in sizes:
-        pixels.shape = (size, *dynamic[1:])
-        found = tuple(logits.shape)
-        if found != (size, *classes):
-            pixels.shape = dynamic
-            raise EngineError(f"at batch {size} TensorRT infers an output of {list(found)} instead of {[size, *classes]}")
-    pixels.shape = dynamic
+    try:
+        for size in sizes:
+            for given, shape in zip(inputs, dynamic, strict=True):
+                given.shape = (size, *shape[1:])
+            found = tuple(logits.shape)
+            if found != (size, *classes):
+                raise EngineError(
+                    f"at batch {size} TensorRT infers an output of {list(found)} instead of {[size, *classes]}"
+                )
+    finally:
+        for given, shape in zip(inputs, dynamic, strict=True):
+            given.shape = shape
+
+
+def network_inputs(network: Any) -> list[Any]:
+    """Its inputs, in order."""
+    return [network.get_input(index) for index in range(network.num_inputs)]

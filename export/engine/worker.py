@@ -15,7 +15,7 @@ from gaussport.export.engine.backend import Backend
 from gaussport.export.engine.layers import check_plugins, check_precision, engine_layers, network_layers, report, summary
 from gaussport.export.engine.log import Messages, make_logger
 from gaussport.export.engine.monitor import Interruption, progress_monitor
-from gaussport.export.engine.network import check_shapes, parse, register_plugins
+from gaussport.export.engine.network import check_shapes, network_inputs, parse, register_plugins
 from gaussport.export.engine.request import ENGINE, ERROR, LAYERS, LOG, MODEL, Answer, Request
 from gaussport.export.engine.timing_cache import attach_timing_cache, save_timing_cache
 from gaussport.gpu import driver
@@ -64,9 +64,11 @@ def _configured(backend: Backend, builder: Any, network: Any, request: Request, 
     config.clear_flag(trt.BuilderFlag.TF32)  # on by default, and no float32: the bundle's proof would not hold
     backend.aim(config, request.architecture)
     profile = builder.create_optimization_profile()
-    pixels = network.get_input(0)
-    shapes = [(batch, *tuple(pixels.shape)[1:]) for batch in request.batches]
-    if profile.set_shape(pixels.name, *shapes) is False or config.add_optimization_profile(profile) < 0:
+    taken = True
+    for given in network_inputs(network):
+        shapes = [(batch, *tuple(given.shape)[1:]) for batch in request.batches]
+        taken = profile.set_shape(given.name, *shapes) is not False and taken
+    if not taken or config.add_optimization_profile(profile) < 0:
         raise EngineError(f"TensorRT refuses the batches {list(request.batches)}: {messages.reason}")
     told = []
     if request.timing_cache is not None and request.builder == "tensorrt-rtx":

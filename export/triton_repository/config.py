@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 
 from gaussport.errors import ExportError
-from gaussport.export.bundle.manifest import Manifest
+from gaussport.export.bundle.manifest import Manifest, TensorSpec
 from gaussport.export.triton_repository.wish import Wish
 
 LABELS_FILE = "labels.txt"
-_TYPES = {"float32": "TYPE_FP32", "float16": "TYPE_FP16"}
+_TYPES = {"float32": "TYPE_FP32", "float16": "TYPE_FP16", "int64": "TYPE_INT64", "int32": "TYPE_INT32", "bool": "TYPE_BOOL"}
 _PLATFORMS = {"python": 'backend: "python"', "onnxruntime": 'backend: "onnxruntime"', "tensorrt": 'backend: "tensorrt"'}
 
 
@@ -19,6 +19,7 @@ def config(manifest: Manifest, wish: Wish, max_batch: int, parameters: Mapping[s
     classes = str(len(manifest.labels))
     in_type, out_type = ("TYPE_FP32",) * 2 if python else (_type(manifest.input.dtype), _type(manifest.output.dtype))
     inputs = [_tensor(manifest.input.name, in_type, shape, "format: FORMAT_NCHW", *["optional: true"] * python)]
+    inputs += [_beside(spec) for spec in manifest.further_inputs]
     outputs = [_tensor(manifest.output.name, out_type, classes, f'label_filename: "{LABELS_FILE}"')]
     if python:  # the picture itself, and the answer that people want
         inputs.append(_tensor("image", "TYPE_UINT8", "-1", "allow_ragged_batch: true", "optional: true"))
@@ -38,6 +39,16 @@ def config(manifest: Manifest, wish: Wish, max_batch: int, parameters: Mapping[s
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _beside(spec: TensorSpec) -> str:
+    """An input that has no picture in it. Triton knows no row without an axis: such rows are sent as [1]."""
+    dims = ", ".join(map(str, spec.shape[1:]))
+    return (
+        _tensor(spec.name, _type(spec.dtype), dims)
+        if dims
+        else _tensor(spec.name, _type(spec.dtype), "1", "reshape: { shape: [ ] }")
+    )
 
 
 def _tensor(name: str, kind: str, dims: str, *more: str) -> str:

@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gaussport.errors import UsageError
     from gaussport.export.bundle.store import open_bundle
     from gaussport.serving.logs import silence_pillow
+    from gaussport.serving.pictures_only import expect_pictures_suffice
     from gaussport.serving.setting_sources import from_arguments
 
     silence_pillow()
@@ -63,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{flag} is {value}: give at least 1")
     settings = from_arguments(arguments)
     bundle = open_bundle(arguments.bundle, check_hashes=False)
+    expect_pictures_suffice(bundle.manifest, bundle.manifest.name)
     if arguments.output is not None:
         return _to_files(arguments, bundle, settings)
     if settings.engine != "plain":

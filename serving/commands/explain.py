@@ -47,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gaussport.serving.explain.output import Output, write_json
     from gaussport.serving.explain.session import ExplainSession
     from gaussport.serving.logs import silence_pillow
+    from gaussport.serving.pictures_only import expect_pictures_suffice
     from gaussport.serving.report import pictures_in, with_progress
     from gaussport.serving.setting_sources import from_arguments
 
@@ -60,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None and not arguments.json:
         raise UsageError("say where the figures go with -o OUT, or ask for the numbers with --json")
     output = None if arguments.output is None else Output.of(arguments.output, arguments.format, len(paths))
-    explainer = Explainer(open_bundle(arguments.bundle, check_hashes=False), settings.threads)
+    bundle = open_bundle(arguments.bundle, check_hashes=False)
+    expect_pictures_suffice(bundle.manifest, bundle.manifest.name)
+    explainer = Explainer(bundle, settings.threads)
     selection.check_layers(explainer.layers)
     limits = ImageLimits(settings.max_pixels, settings.max_side_ratio)
     session = ExplainSession(explainer, paths, limits, selection, output, arguments.tokens, arguments.pictures)

@@ -5,15 +5,16 @@ import asyncio
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from gaussport.serving.body_limit import whole_body
 from gaussport.serving.decoding import Decoder
 from gaussport.serving.errors import RequestError
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.presence import while_connected
 from gaussport.serving.served_model import Rows, ServedModel
 from gaussport.serving.served_models import ServedModels
-from gaussport.serving.v2.metadata import PICTURES_INPUT
+from gaussport.serving.v2.inputs import Given, given
 from gaussport.serving.v2.openapi import INFER
-from gaussport.serving.v2.request import InferRequest, InputTensor, parse, raw_row
+from gaussport.serving.v2.request import InferRequest, parse, raw_row
 from gaussport.serving.v2.response import HEAD_LENGTH, respond, wanted_outputs
 from gaussport.serving.v2.tensors import pictures, pixels
 
@@ -26,11 +27,12 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
         with models.find(name, version) as served:
             arrived = served.batcher.clock()
             served.batcher.expect_room(served.seconds_until(served.deadline(None, arrived)))
-            body = await request.body()
-            parsed, tensor = await _parsed(body, request.headers.get(HEAD_LENGTH), served, decoder)
+            body = await whole_body(request)
+            parsed = await _parsed(body, request.headers.get(HEAD_LENGTH), served, decoder)
+            inputs = given(parsed, served.manifest, served.name)
             outputs = wanted_outputs(parsed, served)
             deadline = served.deadline(parsed.timeout_us / 1000 or None, arrived)
-            work = _logits(served, tensor, decoder, deadline, parsed.priority == 1, max_images)
+            work = _logits(served, inputs, decoder, deadline, parsed.priority == 1, max_images)
             logits = await while_connected(request, work, served.seconds_until(deadline))
         metrics.images.labels(served.name, "ok").inc(len(logits))
         accepts = request.headers.get("accept-encoding", "")
@@ -50,48 +52,43 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
         return await answer(request, name, version)
 
 
-async def _parsed(
-    body: bytes, head_length: str | None, served: ServedModel, decoder: Decoder
-) -> tuple[InferRequest, InputTensor]:
-    """The request and its one input; a large JSON body is parsed off the loop."""
+async def _parsed(body: bytes, head_length: str | None, served: ServedModel, decoder: Decoder) -> InferRequest:
+    """The request; a large JSON body is parsed off the loop."""
     if not body:
         raise RequestError("the body is empty: send an inference request", "empty_body")
     if head_length == "0":
-        request = raw_row(body, served.manifest.input.name, served.manifest.preprocessing.tensor_shape)
-    elif head_length is None and len(body) > _INLINE_BYTES:
-        request = await asyncio.get_running_loop().run_in_executor(decoder.pool, parse, body, head_length)
-    else:
-        request = parse(body, head_length)
-    if len(request.inputs) != 1:
-        raise RequestError(f"the model takes one input and the request has {len(request.inputs)}", "malformed_request")
-    return request, request.inputs[0]
+        return raw_row(body, served.manifest.input.name, served.manifest.preprocessing.tensor_shape)
+    if head_length is None and len(body) > _INLINE_BYTES:
+        return await asyncio.get_running_loop().run_in_executor(decoder.pool, parse, body, head_length)
+    return parse(body, head_length)
 
 
 async def _logits(
-    served: ServedModel, tensor: InputTensor, decoder: Decoder, deadline: float, urgent: bool, max_images: int
+    served: ServedModel, inputs: Given, decoder: Decoder, deadline: float, urgent: bool, max_images: int
 ) -> Rows:
-    own = served.manifest.input.name
-    if tensor.name == PICTURES_INPUT and (tensor.datatype == "BYTES" or own != PICTURES_INPUT):
-        return await _of_pictures(served, tensor, decoder, deadline, urgent, max_images)
-    if tensor.name != own:
-        raise RequestError(f"{served.name} has no such input: send {own} or {PICTURES_INPUT}", "malformed_request")
-    shape = served.manifest.preprocessing.tensor_shape
-    if tensor.raw is None:
-        rows = await asyncio.get_running_loop().run_in_executor(decoder.pool, pixels, tensor, shape)
+    if inputs.encoded:
+        return await _of_pictures(served, inputs, decoder, deadline, urgent, max_images)
+    if inputs.as_json:
+        rows = await asyncio.get_running_loop().run_in_executor(decoder.pool, _rows, served, inputs)
     else:
-        rows = pixels(tensor, shape)
+        rows = _rows(served, inputs)
     with served.batcher.place(len(rows), served.seconds_until(deadline)) as place:
         return (await served.answer(place, rows, deadline, urgent)).logits
 
 
+def _rows(served: ServedModel, inputs: Given) -> Rows:
+    return inputs.with_pixels(served.manifest, pixels(inputs.first, served.manifest.preprocessing.tensor_shape))
+
+
 async def _of_pictures(
-    served: ServedModel, tensor: InputTensor, decoder: Decoder, deadline: float, urgent: bool, max_images: int
+    served: ServedModel, inputs: Given, decoder: Decoder, deadline: float, urgent: bool, max_images: int
 ) -> Rows:
-    if tensor.raw is None:
-        found = await asyncio.get_running_loop().run_in_executor(decoder.pool, pictures, tensor, max_images)
+    if inputs.first.raw is None:
+        found = await asyncio.get_running_loop().run_in_executor(decoder.pool, pictures, inputs.first, max_images)
     else:
-        found = pictures(tensor, max_images)
+        found = pictures(inputs.first, max_images)
     with served.batcher.place(len(found), served.seconds_until(deadline)) as place:
         prepared = await decoder.prepare(found, served.manifest.preprocessing)
         prepared.raise_first()
-        return (await served.answer(place, prepared.rows, deadline, urgent, prepared.seconds)).logits
+        rows = inputs.with_pixels(served.manifest, prepared.rows)
+        return (await served.answer(place, rows, deadline, urgent, prepared.seconds)).logits

@@ -1,13 +1,15 @@
 """What the protocol says of server and models, in the words that Triton's clients look for.
 
-Metadata and configuration name one input and one output, because NVIDIA's image client refuses more. `image` (BYTES)
-and `probabilities` are answered all the same, and named in the configuration's free-form parameters.
+Metadata and configuration name the graph's own inputs and output, one each of a classifier of pictures, because NVIDIA's
+image client refuses more. `image` (BYTES) and `probabilities` are answered all the same, and named in the configuration's
+free-form parameters.
 """
 
 from typing import Any
 
 from gaussport import __version__
 from gaussport.serving.served_model import ServedModel
+from gaussport.serving.v2.datatypes import DATATYPES
 
 EXTENSIONS = (
     "binary_tensor_data",
@@ -34,8 +36,8 @@ def model(served: ServedModel, versions: list[str]) -> dict[str, Any]:
         "name": served.name,
         "versions": versions,
         "platform": "onnxruntime_onnx",
-        "inputs": [_tensor(manifest.input.name, manifest.preprocessing.tensor_shape)],
-        "outputs": [_tensor(manifest.output.name, (len(served.labels),))],
+        "inputs": [_tensor(spec.name, DATATYPES[spec.dtype][0], spec.shape[1:]) for spec in manifest.inputs],
+        "outputs": [_tensor(manifest.output.name, "FP32", (len(served.labels),))],
     }
 
 
@@ -52,7 +54,11 @@ def config(served: ServedModel) -> dict[str, Any]:
                 "data_type": "TYPE_FP32",
                 "format": "FORMAT_NCHW",
                 "dims": list(manifest.preprocessing.tensor_shape),
-            }
+            },
+            *(
+                {"name": spec.name, "data_type": f"TYPE_{DATATYPES[spec.dtype][0]}", "dims": list(spec.shape[1:])}
+                for spec in manifest.further_inputs
+            ),
         ],
         "output": [{"name": manifest.output.name, "data_type": "TYPE_FP32", "dims": [len(served.labels)]}],
         "dynamic_batching": {"max_queue_delay_microseconds": int(served.batcher.limits.max_delay_ms * 1000)},
@@ -60,5 +66,5 @@ def config(served: ServedModel) -> dict[str, Any]:
     }
 
 
-def _tensor(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
-    return {"name": name, "datatype": "FP32", "shape": [-1, *shape]}
+def _tensor(name: str, datatype: str, shape: tuple[int | str, ...]) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": [-1, *shape]}

@@ -11,33 +11,71 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaussport.errors import GaussportError
+from gaussport.export.bundle.manifest import FurtherInput
 from gaussport.serving.base64_text import picture_bytes
 from gaussport.serving.errors import RequestError
 from gaussport.serving.front_door import Pictures
+from gaussport.serving.v2.datatypes import DATATYPES
 from gaussport.serving.v2.request import InputTensor
 
 _FLOAT32_LARGEST = float(np.finfo(np.float32).max)
 _LENGTH = struct.Struct("<I")
 
 
+def numbers(tensor: InputTensor, spec: FurtherInput) -> NDArray[Any]:
+    """The content of an input beside the pictures, as rows of its shape and type; whole numbers in its range, for beyond it
+    no proof ran."""
+    wanted = tuple(int(axis) for axis in spec.shape[1:])
+    column = not wanted and tensor.shape[1:] == (1,)  # [N, 1] for [N], as of encoded pictures
+    shape = (1,) if column else wanted
+    if spec.dtype == "float32":
+        return pixels(tensor, shape).reshape(-1, *wanted)
+    count = _count(tensor, spec.dtype, shape)
+    raw, kind = tensor.raw is not None, bool if spec.dtype == "bool" else int
+    values: NDArray[Any] = _raw(tensor, spec.dtype, count) if raw else _whole(tensor, count, kind)
+    if values.min() < spec.low or values.max() > spec.high:
+        raise _refused(f"{tensor.name} must be from {spec.low:g} to {spec.high:g}", tensor)
+    return values.astype(spec.dtype, copy=False).reshape(-1, *wanted)
+
+
 def pixels(tensor: InputTensor, wanted: Sequence[int]) -> NDArray[np.float32]:
     """The FP32 content as rows of shape `wanted`, finite."""
-    if tensor.datatype != "FP32":
-        raise _refused(f"{tensor.name} must be FP32", tensor)
-    if len(tensor.shape) != len(wanted) + 1 or tensor.shape[1:] != tuple(wanted):
-        raise _refused(f"{tensor.name} must have the shape [N, {', '.join(map(str, wanted))}]", tensor)
-    if tensor.shape[0] == 0:
-        raise _refused(f"{tensor.name} has no rows: send at least one", tensor)
-    count = math.prod(tensor.shape)
-    if tensor.raw is not None:
-        if len(tensor.raw) != 4 * count:
-            raise _refused(f"{tensor.name} announces {count} numbers and has {len(tensor.raw)} bytes", tensor)
-        values: NDArray[Any] = np.frombuffer(tensor.raw, "<f4")
-    else:
-        values = _numbers(tensor, count)
+    count = _count(tensor, "float32", wanted)
+    values: NDArray[Any] = _numbers(tensor, count) if tensor.raw is None else _raw(tensor, "float32", count)
     if not np.isfinite(values).all() or (values.dtype != np.float32 and np.abs(values).max() > _FLOAT32_LARGEST):
         raise RequestError(f"{tensor.name} has numbers that are not finite in float32", "not_finite")
     return values.astype(np.float32, copy=False).reshape(tensor.shape)
+
+
+def _count(tensor: InputTensor, dtype: str, wanted: Sequence[int]) -> int:
+    """How many numbers a tensor of rows of shape `wanted` announces; at least one row."""
+    datatype, _ = DATATYPES[dtype]
+    if tensor.datatype != datatype:
+        raise _refused(f"{tensor.name} must be {datatype}", tensor)
+    if len(tensor.shape) != len(wanted) + 1 or tensor.shape[1:] != tuple(wanted):
+        raise _refused(f"{tensor.name} must have the shape [{', '.join(map(str, ('N', *wanted)))}]", tensor)
+    if tensor.shape[0] == 0:
+        raise _refused(f"{tensor.name} has no rows: send at least one", tensor)
+    return math.prod(tensor.shape)
+
+
+def _raw(tensor: InputTensor, dtype: str, count: int) -> NDArray[Any]:
+    lies = np.dtype(DATATYPES[dtype][1])
+    assert tensor.raw is not None
+    if len(tensor.raw) != lies.itemsize * count:
+        raise _refused(f"{tensor.name} announces {count} numbers and has {len(tensor.raw)} bytes", tensor)
+    return np.frombuffer(tensor.raw, lies)
+
+
+def _whole(tensor: InputTensor, count: int, kind: type) -> NDArray[np.int64]:
+    level = _flat(tensor)
+    if len(level) != count or not set(map(type, level)) <= {int, kind}:
+        words = "true or false" if kind is bool else "whole numbers"
+        raise _refused(f"the data of {tensor.name} must be {count} times {words}, flat or nested as its shape", tensor)
+    try:
+        return np.array(level, dtype=np.int64)
+    except OverflowError:
+        raise _refused(f"{tensor.name} has a number beyond 64 bits", tensor) from None
 
 
 def _numbers(tensor: InputTensor, count: int) -> NDArray[np.float64]:

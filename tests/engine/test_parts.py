@@ -104,13 +104,14 @@ class FakeTensor:
 def test_a_wrong_output_shape_at_any_batch_is_an_error(wrong_at: int) -> None:
     pixels = FakeTensor((-1, 3, 8, 8))
     logits = FakeTensor((-1, 10), pixels, wrong_at)
-    network = SimpleNamespace(get_input=lambda _: pixels, get_output=lambda _: logits)
+    beside = FakeTensor((-1, 5))
+    network = SimpleNamespace(num_inputs=2, get_input=[pixels, beside].__getitem__, get_output=lambda _: logits)
     if wrong_at < 0:
         check_shapes(network, range(1, 9))
     else:
         with pytest.raises(EngineError, match=r"at batch 7 TensorRT infers an output of \[8, 10\] instead of \[7, 10\]"):
             check_shapes(network, range(1, 9))
-    assert pixels.shape == (-1, 3, 8, 8)
+    assert (pixels.shape, beside.shape) == ((-1, 3, 8, 8), (-1, 5))
 
 
 def test_the_last_error_is_the_reason(tmp_path: Path) -> None:

@@ -279,9 +279,7 @@ def test_batches_through_a_gpus_buffers_give_their_own_rows(
     tiny: Path, stand_ins: list[Any], monkeypatch: pytest.MonkeyPatch, graphs: bool
 ) -> None:
     # 10 → 2 → 10: buffers of a former batch must not shine through. The "GPU" is the CPU here.
-    monkeypatch.setattr(
-        runtime, "Graphed", lambda session, feed, fetch, columns, _: Graphed(session, feed, fetch, columns, ("cpu", 0))
-    )
+    monkeypatch.setattr(runtime, "Graphed", lambda session, fetch, columns, _: Graphed(session, fetch, columns, ("cpu", 0)))
     rows = np.random.default_rng(0).normal(size=(10, 3, 8, 8)).astype(np.float32)
     expected = Runtime(open_bundle(tiny), threads=1).run(rows)
     running = Runtime(open_bundle(tiny), "cuda", threads=1, options=ProviderOptions(cuda_graph=graphs))
