@@ -23,7 +23,7 @@ from gaussport.models.sequence.presets import sequence_names
 from gaussport.models.text import Tokenization
 from gaussport.models.training.accuracy import accuracy
 from gaussport.models.training.loop import Step, train
-from gaussport.models.training.sequences import sequence_accuracy, train_on_sequences
+from gaussport.models.training.sequences import beginnings_only, sequence_accuracy, train_on_sequences
 from gaussport.models.training.settings import Augmentation, TrainingSettings
 from gaussport.models.training.state import state_path
 from gaussport.models.training.tensors import pixel_tensors
@@ -101,13 +101,14 @@ def _trained_on_texts(
     spec = Tokenization.of_bytes(WINDOW * config.trained_length)
     documents, held_out = (TokenRows.of(part, spec) for part in (data.train, data.held_out))
     classifier = train_on_sequences(config, documents, held_out, spec, settings, state, resume, _watched(bar))
+    one_window = beginnings_only(spec, spec.max_tokens)  # as served, but for what lies beyond the first window
     return SequenceCheckpoint(
         config=config,
         state_dict={name: tensor.detach().clone() for name, tensor in classifier.state_dict().items()},
         preprocessing=spec,
         labels=data.labels,
         metrics={
-            "held_out_accuracy": sequence_accuracy(classifier, held_out, spec),
+            "held_out_accuracy": sequence_accuracy(classifier, held_out, one_window),
             "held_out_documents": float(len(held_out)),
         },
     )
