@@ -8,6 +8,11 @@ from gaussport.serving.explain.operators import View
 from gaussport.serving.explain.selection import Selection
 
 
+def available(view: View) -> dict[str, Any]:
+    """What can be chosen of a layer."""
+    return {"name": view.name, "operator": view.operator, "grid": list(view.grid), "heads": view.heads}
+
+
 def layer_explanations(views: Sequence[View], selection: Selection, tokens: bool = False) -> list[dict[str, Any]]:
     """The chosen layers and heads. With `tokens` also every token's tensors, from which any row can be computed.
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gaussport.errors import ImageError
-from gaussport.models.image.decode import ImageLimits, decode
-from gaussport.models.image.preprocess import Preprocessing, to_pixels
+from gaussport.models.image.decode import ImageLimits
+from gaussport.models.image.prepare import prepare
+from gaussport.models.image.preprocess import Preprocessing
 from gaussport.serving.client import read_picture
 from gaussport.serving.explain.explainer import Explainer
 from gaussport.serving.explain.operators import View
@@ -48,5 +49,5 @@ def explained_pictures(explainer: Explainer, paths: Sequence[Path], limits: Imag
 
 def seen(path: Path, spec: Preprocessing, limits: ImageLimits) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """A file's picture as the model sees it, [C, height, width], and what its owner should know. Raises an ImageError."""
-    picture = decode(read_picture(path), spec.background, limits)
-    return to_pixels(picture.rgb, spec), picture.warnings
+    prepared = prepare(read_picture(path), spec, limits)
+    return prepared.pixels, prepared.warnings

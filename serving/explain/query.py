@@ -1,5 +1,6 @@
 """The query parameters of `/v1/explain`, and what they may cost."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -13,6 +14,16 @@ from gaussport.serving.query import ClassifyQuery
 
 MOST_HEADS = {"json": 96, "png": 36}
 """Heads, over all layers, that one request may ask about: some milliseconds each as numbers, some forty as a drawing."""
+
+
+LONGEST = 4096
+"""Characters of a parameter, at most."""
+FORMS = {
+    "layers": (r"^([^,]+(,[^,]+)*)?$", "names or numbers from 0, separated by commas"),
+    "heads": (r"^([0-9]{1,5}(,[0-9]{1,5})*)?$", "whole numbers from 0, separated by commas"),
+    "cell": (r"^[0-9]{1,5},[0-9]{1,5}$", "ROW,COLUMN, two whole numbers from 0"),
+}
+"""By parameter: its form, which the schema states too, and how an error says it."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +73,13 @@ class ExplainQuery:
 
 
 def _selection(given: QueryParams) -> Selection:
-    layers = tuple(layer for layer in given.get("layers", "").split(",") if layer)
-    texts = [text for text in given.get("heads", "").split(",") if text]
-    if not all(text.isascii() and text.isdecimal() and len(text) < 6 for text in texts):
-        raise RequestError("parameter heads: give whole numbers from 0, separated by commas", "bad_parameter")
-    try:
-        cell = parse_cell(given["cell"]) if "cell" in given else None
-    except UsageError:
-        raise RequestError("parameter cell: give ROW,COLUMN, two whole numbers from 0", "bad_parameter") from None
-    return Selection(layers, tuple(map(int, texts)), cell)
+    for name, (pattern, words) in FORMS.items():
+        text = given.get(name, "")
+        if name in given and (len(text) > LONGEST or re.fullmatch(pattern, text) is None):
+            raise RequestError(f"parameter {name}: give {words}", "bad_parameter")
+    layers, heads = (tuple(part for part in given.get(name, "").split(",") if part) for name in ("layers", "heads"))
+    cell = parse_cell(given["cell"]) if "cell" in given else None
+    return Selection(layers, tuple(map(int, heads)), cell)
 
 
 def _flag(given: QueryParams, name: str) -> bool:

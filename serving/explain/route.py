@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gaussport.serving.decoding import Decoder, Prepared
 from gaussport.serving.errors import RequestError, request_id_of
 from gaussport.serving.explain.explainer import Explained, Explainer
-from gaussport.serving.explain.numbers import layer_explanations
+from gaussport.serving.explain.numbers import available, layer_explanations
 from gaussport.serving.explain.openapi import EXPLAIN
 from gaussport.serving.explain.query import ExplainQuery
 from gaussport.serving.explain.queue import ExplainQueue
@@ -90,6 +90,7 @@ def _explained(explainer: Explainer, rows: NDArray[np.float32], query: ExplainQu
         content = {
             "predictions": _predictions(explainer, explained),
             **({"seen": picture.data_uri()} if query.seen else {}),
+            "available": [available(view) for view in views],
             "layers": layer_explanations(views, query.selection, query.tokens),
         }
     return _Made(content, time.monotonic() - began)

@@ -36,6 +36,9 @@ def test_it_answers_as_the_command_does(
     assert main([*words, "--layer", "1", "--head", "0", "--head", "3", "--cell", "0,6"]) == 0
     (expected,) = json.loads(capsysbinary.readouterr().out)["pictures"]
     assert answer["layers"] == expected["layers"]
+    assert [(layer["name"], layer["heads"], layer["grid"]) for layer in answer["available"]] == [
+        (f"blocks.{number}.attn", 4, [7, 7]) for number in range(2)
+    ]
     assert answer["predictions"] == expected["predictions"]
     assert set(answer["timing_ms"]) == {"queue", "decode", "explain", "total"}
 
@@ -71,6 +74,9 @@ def test_it_draws_and_shows_what_the_model_saw(http: httpx.Client, digit: Path) 
     [
         ({"layers": "9"}, None, 400, "bad_parameter", "there is no layer '9'"),
         ({"heads": "4"}, None, 400, "bad_parameter", "has no head 4: choose from 0 to 3"),
+        ({"heads": "1,,2"}, None, 400, "bad_parameter", "parameter heads: give whole numbers"),
+        ({"layers": "0,"}, None, 400, "bad_parameter", "parameter layers: give names or numbers"),
+        ({"layers": "0" * 5000}, None, 400, "bad_parameter", "parameter layers: give names or numbers"),
         ({"heads": "x"}, None, 400, "bad_parameter", "parameter heads: give whole numbers"),
         ({"cell": "7,0"}, None, 400, "bad_parameter", "has no cell 7,0"),
         ({"cell": "1"}, None, 400, "bad_parameter", "parameter cell: give ROW,COLUMN"),

@@ -1,6 +1,7 @@
 """The page at `/` in a real browser: what it shows is what the API answers, by mouse, by keyboard and on a narrow screen.
 
-Needs the package `playwright` (its own browsers are not used) and a `chromium` on the path; skipped without either.
+The package `playwright` is among the development's; it drives a Chromium or Chrome that is on the path, or its own if that
+was installed (`playwright install chromium`). Skipped where there is none.
 """
 
 import re
@@ -8,22 +9,26 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import httpx
 import pytest
 
+from gaussport.serving.explain.query import MOST_HEADS
 from gaussport.serving.explain.site import policy
 
 _PATIENCE_MS = 60_000
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no chromium on the path")
+    playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     with playwright.sync_playwright() as running:
+        found = filter(None, map(shutil.which, _BROWSERS))
+        chromium = next(found, running.chromium.executable_path)
+        if not Path(chromium).exists():
+            pytest.skip("there is no Chromium: install Debian's (apt install chromium), or run playwright install chromium")
         started = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield started
         started.close()
@@ -110,6 +115,38 @@ def test_dragging_an_atom_moves_what_the_head_looks_at_and_reset_brings_it_back(
     assert _said(page)[1] == (0, 6)
     page.click("#reset")
     assert _said(page) == before
+
+
+def test_a_model_of_many_heads_is_asked_about_in_parts_as_they_come_into_view(page: Any, digit: Path) -> None:
+    """The server's answers about four layers of four heads, told as sixty such layers."""
+    asked: list[list[int]] = []
+
+    def sixty(route: Any) -> None:
+        address = urlsplit(route.request.url)
+        query = dict(parse_qsl(address.query))
+        wanted = [int(layer) for layer in query["layers"].split(",")]
+        if "tokens" not in query:
+            asked.append(wanted)
+        query["layers"] = ",".join(str(layer % 4) for layer in wanted)
+        answer = route.fetch(url=urlunsplit(address._replace(query=urlencode(query))))
+        told = answer.json()
+        told["available"] = told["available"] * 15
+        told["layers"] = [told["layers"][sorted({w % 4 for w in wanted}).index(layer % 4)] for layer in wanted]
+        route.fulfill(json=told)
+
+    page.route("**/v1/explain?*", sixty)
+    _upload(page, digit, "mnist-ssog")
+    page.wait_for_selector("#heads button[data-layer='0'][title]")
+    assert page.locator("#heads button").count() == 240
+    page.locator("#heads button[data-layer='59'][data-head='3']").scroll_into_view_if_needed()
+    page.wait_for_selector("#heads button[data-layer='59'][title]")
+    assert all(4 * len(layers) <= MOST_HEADS["json"] for layers in asked)
+    assert len(asked) == len({tuple(layers) for layers in asked})
+    assert {0, 59} <= {layer for layers in asked for layer in layers}
+
+
+def test_the_page_asks_about_as_many_heads_as_the_server_answers(http: httpx.Client) -> None:
+    assert f"const MOST_HEADS = {MOST_HEADS['json']};" in http.get("/").text
 
 
 def test_errors_are_shown_in_the_servers_own_words(page: Any, digit: Path) -> None:
