@@ -107,9 +107,12 @@ UNLOAD = _optional(_object({}, {"parameters": _object({}, {"unload_dependents": 
 
 _INPUT = _object(
     {
-        "name": _TEXT | {"description": "`pixels` (FP32 [N, C, H, W]) or `image` (BYTES [N], encoded pictures)"},
+        "name": _TEXT
+        | {
+            "description": "`pixels` (FP32 [N, C, H, W]) or `image` (BYTES [N], encoded pictures); others that metadata list"
+        },
         "shape": _list(_COUNT, minItems=1),
-        "datatype": {"type": "string", "enum": ["FP32", "BYTES"]},
+        "datatype": {"type": "string", "enum": ["FP32", "BYTES", "INT64", "INT32", "BOOL"]},
     },
     {
         "data": _list({}, description="numbers, flat or nested as the shape; of BYTES base64 texts"),
@@ -126,7 +129,7 @@ _OUTPUT = _object(
 )
 _RESULT = _object({"model_name": _TEXT, "model_version": _TEXT, "outputs": _list(_OUTPUT)}, {"id": _TEXT})
 _REQUEST = _object(
-    {"inputs": _list(_INPUT, minItems=1, maxItems=1)},
+    {"inputs": _list(_INPUT, minItems=1, description="every input of the model, once")},
     {
         "id": _TEXT,
         "outputs": _list(_WANTED),

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,8 +21,9 @@ from gaussport.export.bundle.store import Bundle, open_bundle
 from gaussport.export.own_module import made_by, read_module, trained_module
 from gaussport.export.session import Session
 from gaussport.models.checkpoint import Wishes
-from gaussport.models.image.preprocess import Preprocessing
+from gaussport.models.image.preprocess import Preprocessing, to_pixels
 from gaussport.models.image.wishes import PictureWishes
+from tests.serving.conftest import encoded, picture, running
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-model.md"
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -91,6 +93,39 @@ def test_the_page_from_python(workshop: Path) -> None:
     exec(compile(code, "own-model.md", "exec"), {})
     manifest = open_bundle(workshop / "from-python").manifest
     assert (manifest.name, manifest.labels[9], manifest.provenance.assumed) == ("hierarchical", "class 9", ())
+
+
+@pytest.fixture(scope="module")
+def with_metadata(workshop: Path) -> Bundle:
+    """The page's model of two inputs, by the page's two commands."""
+    source = next(text for kind, text in BLOCKS if kind == "python" and text.startswith("# with_metadata.py"))
+    (workshop / "with_metadata.py").write_text(source, encoding="utf-8")
+    torch.manual_seed(2)
+    module = importlib.import_module("with_metadata").make()
+    torch.save({name: torch.randn_like(tensor) * 0.3 for name, tensor in module.state_dict().items()}, "with_metadata.pt")
+    commands = next(text for kind, text in BLOCKS if kind == "shell" and "with-metadata" in text)
+    for command in commands.strip().splitlines():
+        assert main(shlex.split(command)[1:]) == 0, command
+    return open_bundle(workshop / "with-metadata")
+
+
+def test_the_page_of_two_inputs_is_served(with_metadata: Bundle, workshop: Path) -> None:
+    (spec,) = with_metadata.manifest.further_inputs
+    assert (spec.name, spec.shape, spec.low, spec.high) == ("metadata", ("batch", 3), -1, 1)
+    image = picture(3)
+    (workshop / "picture.png").write_bytes(encoded(image))
+    code = next(text for kind, text in BLOCKS if kind == "python" and "tritonclient" in text)
+    names: dict[str, Any] = {}
+    with running(with_metadata.path) as server:
+        here = code.replace("127.0.0.1:8000", server.url.removeprefix("http://"))
+        exec(compile(here, "own-model.md", "exec"), names)
+    module = importlib.import_module("with_metadata").make().eval()
+    module.load_state_dict(torch.load("with_metadata.pt"))
+    pixels = torch.from_numpy(to_pixels(image, with_metadata.manifest.preprocessing))[None]
+    with torch.no_grad():
+        expected = module(pixels, torch.tensor([[0.4, -0.2, 0.75]])).numpy()
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(names["logits"], expected, rtol=0, atol=1e-4)
 
 
 # Refusals

@@ -29,6 +29,7 @@ from gaussport.export.triton_repository.layout import write_model
 from gaussport.export.triton_repository.wish import Wish
 from gaussport.serving.runtime import Runtime
 from tests.deploy.conftest import LABELS, SIDE
+from tests.serving.several import expected, random_inputs, write_several
 
 
 def load(name: str, path: Path) -> ModuleType:
@@ -78,8 +79,7 @@ class FakeTriton(ModuleType):
         return None if name not in request else FakeTriton.Tensor(name, request[name])
 
 
-@pytest.fixture
-def model(bundle: Path, tmp_path: Path, model_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def _initialized(bundle: Path, tmp_path: Path, model_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The written model.py, initialized as Triton does it."""
     monkeypatch.setitem(sys.modules, "triton_python_backend_utils", FakeTriton("triton_python_backend_utils"))
     written = write_model(bundle, tmp_path / "models", Wish(threads=1)).model
@@ -95,6 +95,11 @@ def model(bundle: Path, tmp_path: Path, model_config: Any, monkeypatch: pytest.M
         }
     )
     return made
+
+
+@pytest.fixture
+def model(bundle: Path, tmp_path: Path, model_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return _initialized(bundle, tmp_path, model_config, monkeypatch)
 
 
 def test_triton_parses_the_configuration(bundle: Path, tmp_path: Path, model_config: Any) -> None:
@@ -126,6 +131,30 @@ def test_model_answers_as_the_runtime_does(model: Any, bundle: Path) -> None:
             answer.outputs["logits"], np.concatenate([runtime.run(row[None]) for row in request["pixels"]])
         )
         np.testing.assert_allclose(answer.outputs["probabilities"].sum(1), 1, rtol=1e-6)
+
+
+def test_a_model_of_several_inputs(tmp_path: Path, model_config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton knows no row without an axis: an input [batch] is sent as [batch, 1], and reaches the model as [batch]."""
+    several = write_several(tmp_path / "several")
+    for backend in ("python", "onnxruntime"):
+        written = write_model(several, tmp_path / backend, Wish(backend))
+        message = text_format.Parse((written.model / "config.pbtxt").read_text(), model_config())
+        found = {each.name: (each.data_type, list(each.dims), each.optional) for each in message.input}
+        found.pop("image", None)
+        alone = backend == "python"
+        assert found == {
+            "pixels": (11, [3, 4, 4], alone),
+            "metadata": (11, [2, 2], False),
+            "kind": (9, [1], False),
+            "keep": (1, [1], False),
+        }
+        kind = next(each for each in message.input if each.name == "kind")
+        assert kind.HasField("reshape")
+        assert list(kind.reshape.shape) == []
+    model = _initialized(several, tmp_path, model_config, monkeypatch)
+    requests = [random_inputs(rows, seed) for seed, rows in enumerate((2, 1, 7))]
+    for request, answer in zip(requests, model.execute(requests), strict=True):
+        np.testing.assert_allclose(answer.outputs["logits"], expected(request), atol=1e-5)
 
 
 def test_bad_requests_fail_alone(model: Any) -> None:
