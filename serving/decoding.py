@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from gaussport.errors import GaussportError, ImageError
 from gaussport.models.image.decode import ImageLimits, open_picture
-from gaussport.models.image.preprocess import Preprocessing, to_pixels
+from gaussport.models.image.prepare import prepare
+from gaussport.models.image.preprocess import Preprocessing
 from gaussport.serving.cores import after_the_event_loop
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.pixel_room import PixelRoom
@@ -30,11 +31,9 @@ def prepared(
     try:
         opened = open_picture(picture, limits)
         with room.reserved(opened.pixels):
-            decoded = opened.decode(preprocessing.background)
-            to_pixels(decoded.rgb, preprocessing, out=row)
+            return prepare(opened, preprocessing, out=row).warnings
     except ImageError as error:
         return error
-    return decoded.warnings
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,7 @@ class TritonPythonModel:
     def _pixels(self, request: Any) -> Any:
         """[n, C, H, W] of one request."""
         from gaussport.errors import UsageError
-        from gaussport.models.image.decode import decode
-        from gaussport.models.image.preprocess import to_pixels
+        from gaussport.models.image.prepare import prepare
 
         given = triton.get_input_tensor_by_name(request, self.manifest.input.name)
         pictures = triton.get_input_tensor_by_name(request, "image")
@@ -81,7 +80,7 @@ class TritonPythonModel:
             return pixels
         spec = self.manifest.preprocessing
         rows = np.from_dlpack(pictures)  # [n, bytes]: of one request all are equally long, so that n is 1 as a rule
-        return np.stack([to_pixels(decode(row.tobytes(), spec.background).rgb, spec) for row in rows])
+        return np.stack([prepare(row.tobytes(), spec).pixels for row in rows])
 
     def _run(self, rows: Any) -> Any:
         """Logits of all rows; a graph of one batch size is fed in pieces of it, the last filled up with zeros."""

@@ -25,7 +25,7 @@ def to_srgb(image: Image.Image, background: tuple[int, int, int]) -> tuple[Image
         except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
             warnings = (_BAD_PROFILE,)
     if rgb is None:
-        rgb = image.convert("RGB")
+        rgb = image if image.mode == "RGB" else image.convert("RGB")  # which would copy it
     if alpha is not None:
         canvas = Image.new("RGB", rgb.size, background)
         canvas.paste(rgb, mask=alpha)

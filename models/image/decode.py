@@ -69,12 +69,15 @@ class Opened:
     def pixels(self) -> int:
         return self.image.width * self.image.height
 
-    def decode(self, background: Background = (255, 255, 255)) -> Picture:
-        """The picture. Raises ImageError with code `image_damaged` or `too_many_pixels`."""
+    def decode(self, background: Background = (255, 255, 255), enough: tuple[int, int] | None = None) -> Picture:
+        """The picture. A JPEG may be decoded at a half, a quarter or an eighth of its size if that comes out even and no
+        less than `enough` (width, height). Raises ImageError with code `image_damaged` or `too_many_pixels`."""
         image = self.image
         # The Multi-Picture Format holds previews and depth maps beside the photograph: nobody means an animation by it.
         with _one_error():
             animated = image.format != "MPO" and bool(getattr(image, "is_animated", False))  # reads the second frame's head
+            if enough is not None:
+                image.draft(None, _reduced(image.size, enough))  # None keeps the mode; formats other than JPEG do nothing
             image.load()
             rgb, warnings = to_srgb(image, background)
             rgb = _upright(rgb, image)
@@ -122,6 +125,13 @@ def _opened(data: bytes) -> ImageFile.ImageFile | None:
         if accept is not None and accept(data[:16]) is True:
             return factory(BytesIO(data), "")
     return None
+
+
+def _reduced(size: tuple[int, int], enough: tuple[int, int]) -> tuple[int, int]:
+    """The least size that is a whole part of `size` and no less than `enough`: an uneven one would shift the picture."""
+    sides = tuple(zip(size, enough, strict=True))
+    part = next((n for n in (8, 4, 2) if all(side % n == 0 and side // n >= least for side, least in sides)), 1)
+    return size[0] // part, size[1] // part
 
 
 def _refused(data: bytes) -> ImageError:

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Side = Annotated[int, Field(ge=1, le=16384)]
 Level = Annotated[int, Field(ge=0, le=255)]
 
+REDUCED_OVER_RESIZED = 2
+"""A reduced JPEG keeps at least this many times the pixels, along each side, that it is resized to."""
+
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -45,6 +48,10 @@ class Preprocessing(BaseModel):
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
     background: tuple[Level, Level, Level] = (255, 255, 255)
     """The sRGB colour that transparent pictures are composed over."""
+    decoding: Literal["exact", "reduced"] = Field(default="exact", exclude_if=lambda word: word == "exact")
+    """`reduced` leaves out work whose result the resize throws away: a large JPEG is decoded at a half, a quarter or an
+    eighth of its size, and only what the crop keeps is resized. Pixels then differ by a few levels, so an export turns it
+    on only where it has measured what that does to the model's answers."""
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> "Preprocessing":
@@ -83,23 +90,56 @@ def to_levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
     return np.ascontiguousarray(_levels(picture, spec).transpose(2, 0, 1))
 
 
+def enough(size: tuple[int, int], spec: Preprocessing) -> tuple[int, int] | None:
+    """(width, height) down to which a picture of that size may be decoded, twice what the resize wants; None when all of it
+    is wanted. It holds for the picture on its side too, since nobody has looked for its orientation yet."""
+    if spec.decoding == "exact":
+        return None
+    if spec.resize_shorter is None:
+        side = REDUCED_OVER_RESIZED * max(_scaled(size, spec))
+        return side, side
+    width, height = _scaled(size, spec)
+    return REDUCED_OVER_RESIZED * width, REDUCED_OVER_RESIZED * height
+
+
 def _levels(picture: Image.Image, spec: Preprocessing) -> NDArray[np.uint8]:
     """The levels as Pillow lays them out, [H, W, C]."""
     height, width = spec.size
+    picture = picture if picture.mode == spec.channels else picture.convert(spec.channels)
+    scaled = _scaled(picture.size, spec)
+    margins = (scaled[0] - width, scaled[1] - height)
+    left, top = (round(m / 2) if spec.crop_rounding == "nearest" else m // 2 for m in margins)
+    box = (left, top, left + width, top + height)
     resampling = _FILTERS[spec.interpolation]
-    picture = picture.convert(spec.channels)
-    if spec.resize_shorter is not None:
-        shorter = min(picture.size)
-        scaled = (spec.resize_shorter * picture.width // shorter, spec.resize_shorter * picture.height // shorter)
+    if spec.decoding == "exact" or picture.size == scaled:
+        picture = _cropped(_resized(picture, scaled, resampling), box)
     else:
-        scaled = (width, height) if spec.resize is None else (spec.resize[1], spec.resize[0])
-    picture = _resized(picture, scaled, resampling)
-    if picture.size != (width, height):
-        margins = (picture.width - width, picture.height - height)
-        left, top = (round(m / 2) if spec.crop_rounding == "nearest" else m // 2 for m in margins)
-        picture = picture.crop((left, top, left + width, top + height))
+        picture = _resized_crop(picture, scaled, box, resampling)
     return np.asarray(picture, dtype=np.uint8).reshape(height, width, -1)
+
+
+def _scaled(size: tuple[int, int], spec: Preprocessing) -> tuple[int, int]:
+    """(width, height) after the resize, before the crop."""
+    if spec.resize_shorter is not None:
+        shorter = min(size)
+        return spec.resize_shorter * size[0] // shorter, spec.resize_shorter * size[1] // shorter
+    height, width = spec.resize or spec.size
+    return width, height
 
 
 def _resized(picture: Image.Image, size: tuple[int, int], resampling: Image.Resampling) -> Image.Image:
     return picture if picture.size == size else picture.resize(size, resampling)
+
+
+def _cropped(picture: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    return picture if box == (0, 0, *picture.size) else picture.crop(box)
+
+
+def _resized_crop(
+    picture: Image.Image, scaled: tuple[int, int], box: tuple[int, int, int, int], resampling: Image.Resampling
+) -> Image.Image:
+    """The crop `box` of the picture resized to `scaled`, and nothing else of it: at most one level away, or more where a
+    bicubic or lanczos filter overshoots black or white, since Pillow may then go down before it goes across."""
+    across, down = picture.width / scaled[0], picture.height / scaled[1]
+    source = (box[0] * across, box[1] * down, box[2] * across, box[3] * down)
+    return picture.resize((box[2] - box[0], box[3] - box[1]), resampling, source)
