@@ -37,6 +37,12 @@ def model_name(wish: str | None, checkpoint: Path) -> str:
     return name
 
 
+def check_picture_folder(option: str, source: str | None) -> None:
+    """Raise a UsageError unless there is such a folder, or none was named."""
+    if source is not None and not Path(source).is_dir():
+        raise UsageError(f"{option} is {source!r}, which is no folder: give a folder of pictures as clients send them")
+
+
 def check_plain(path: Path) -> None:
     """Raise a UsageError for a device, a pipe or a socket: reading one may never end, and none becomes a bundle."""
     try:
