@@ -6,7 +6,9 @@ the engine would run in is one of the bundle's own model on the CPU.
 
 import ctypes
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gaussport.cli import main
 from gaussport.errors import BundleError, ServingError
 from gaussport.export.bundle.engines import CONTEXT_FILE, ENGINE_FILE, ENGINES_FOLDER, PLUGIN_FILE, EngineRecord, Machine
 from gaussport.export.bundle.revision import revising_bundle
@@ -25,6 +28,7 @@ from gaussport.serving.engines import choose_engine
 from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.runtime import Runtime
 
+X86_64, AARCH64 = 62, 183
 HERE = Machine(86, "tensorrt", "10.16.1")
 
 DRIVER = """
@@ -244,6 +248,33 @@ def test_a_plugin_library_that_does_not_register_is_an_error(
 ) -> None:
     with pytest.raises(ServingError, match=message):
         Runtime(with_engines({}, plugins=compiled(name, source, *flags)), "tensorrt", threads=1)
+    assert not stand_ins
+
+
+def test_a_plugin_library_for_another_processor_is_an_error(
+    stand_ins: list[Any], compiled: Callable[..., Path], with_engines: Callable[..., Bundle], tmp_path: Path
+) -> None:
+    foreign = bytearray(compiled("plugins", PLUGINS, "-DCODE=0").read_bytes())
+    machine = int.from_bytes(foreign[18:20], sys.byteorder)  # e_machine of the ELF header
+    foreign[18:20] = (X86_64 if machine == AARCH64 else AARCH64).to_bytes(2, sys.byteorder)
+    (tmp_path / "foreign.so").write_bytes(foreign)
+    with pytest.raises(ServingError, match=r"cannot be loaded: .*; build the engine again"):
+        Runtime(with_engines({}, plugins=tmp_path / "foreign.so"), "tensorrt", threads=1)
+    assert not stand_ins
+
+
+def test_an_engine_for_another_gpu_ends_the_server_with_1(
+    stand_ins: list[Any], with_engines: Callable[..., Bundle], capfd: pytest.CaptureFixture[str]
+) -> None:
+    bundle = with_engines({"architecture": 90})
+    handler = signal.getsignal(signal.SIGTERM)
+    code = main(["serve", str(bundle.path), "--port", "0", "--provider", "tensorrt"])
+    signal.signal(signal.SIGTERM, handler)
+    said = capfd.readouterr().err
+    assert (code, len(said.splitlines())) == (1, 1), said
+    assert (
+        "built for sm_90 with TensorRT 10.16.1.11, this is sm_86 with 10.16.1: rebuild with gaussport build-engine" in said
+    )
     assert not stand_ins
 
 

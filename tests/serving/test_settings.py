@@ -35,6 +35,11 @@ def test_a_flag_wins_over_the_environment() -> None:
         (("--drain-timeout-s", "inf"), {}, "--drain-timeout-s is inf"),
         ((), {"GAUSSPORT_QUEUE_SIZE": "-3"}, "GAUSSPORT_QUEUE_SIZE is -3"),
         ((), {"GAUSSPORT_MAX_BODY_MB": ""}, "GAUSSPORT_MAX_BODY_MB is ''"),
+        (
+            (),
+            {"GAUSSPORT_PORT": "tcp://10.0.0.1:8000"},
+            "Kubernetes sets for a Service called gaussport: .*enableServiceLinks",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_names_its_source(words: tuple[str, ...], environment: dict[str, str], message: str) -> None:
