@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gaussport.onnx_runtime import onnxruntime
 from gaussport.plugins import DOMAIN, OPSET_VERSION
+from gaussport.plugins.latent_memory_routing import onnx_tiled
 from gaussport.plugins.latent_memory_routing import tolerances as routing_tolerances
 from gaussport.plugins.latent_memory_routing.definition import latent_memory_routing
 from gaussport.plugins.latent_memory_routing.memory_product import CHUNK
@@ -170,6 +171,42 @@ def test_far_apart_components_write_no_subnormal_numbers(
     wanted = latent_memory_routing(*(x.double().numpy() for x in operands), causal=causal)
     got = run(session, operands)[0]
     np.testing.assert_allclose(got, wanted, atol=2e-3 if apart > 5 else 1e-4)
+
+
+def model_of_fixed_tokens(operands: Sequence[Tensor]) -> onnx.ModelProto:
+    """A model of one routing of a fixed number of tokens and a dynamic batch."""
+    node = routing_node(masked=len(operands) == 7, causal=False)
+    shapes = [["batch", *x.shape[1:]] if n not in (3, 4, 5) else list(x.shape) for n, x in enumerate(operands)]
+    inputs = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in zip(node.input, shapes, strict=True)
+    ]
+    outputs = [helper.make_tensor_value_info("output", TensorProto.FLOAT, shapes[2])]
+    graph = helper.make_graph([node], "routing", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    attach_bodies(model)
+    return model
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("tokens", "tile"), [(1024, 512), (1000, 500), (1200, 600), (196, None), (1031, None)])
+def test_routing_of_a_fixed_number_of_tokens_equals_definition(
+    routing_operands: Operands, tokens: int, tile: int | None, masked: bool
+) -> None:
+    operands = routing_operands(2, tokens, 2, 5, 3, 4, masked=masked, dtype=torch.float32)
+    model = model_of_fixed_tokens(operands)
+    variant = onnx_operators()["LatentMemoryRouting"].variant(
+        model.graph.node[0], {"query": tuple(operands[0].shape), "value": (None, None, 2, 4)}
+    )
+    assert onnx_tiled.tile(tokens) == tile
+    assert variant.endswith(str(tokens)) == (tile is not None)
+    onnx.checker.check_model(model, full_check=True)
+    inferred = onnx.shape_inference.infer_shapes(
+        onnx.inliner.inline_local_functions(model), strict_mode=True, data_prop=True
+    )
+    assert inferred.graph.output[0].type.tensor_type.shape.dim[1].dim_value == tokens
+    wanted = latent_memory_routing(*(x.double().numpy() for x in operands))
+    error = np.abs(run(session_of(model), operands)[0] - wanted).max() / operands[2].abs().max().item()
+    assert error <= routing_tolerances.FLOAT32
 
 
 def test_epsilon_reaches_the_body(routing_operands: Operands) -> None:
