@@ -2,9 +2,10 @@
 
     python -m benchmarks.pictures [--rounds 15] [--crops 1000] [--no-page]
 
-One thread, processor time, interleaved rounds. The pictures are scikit-learn's photographs: one at 500 × 375, and one enlarged to
-12 megapixels with sensor-like noise. Answers are compared on crops at their own resolution, so that there is fine detail to lose,
-by a d256 of random weights for 64 × 64 pixels, whose margins are small: trained ones lose less. Rewrites docs/performance.md.
+One thread, processor time, interleaved rounds. The pictures are scikit-learn's photographs: one at 500 × 375, and one enlarged
+to 12 megapixels with sensor-like noise. Answers are compared on crops at their own resolution, so that there is fine detail to
+lose, by a d256 of random weights for 64 × 64 pixels, whose margins are small: trained ones lose less. Rewrites the block in
+docs/performance.md.
 """
 
 import argparse
@@ -133,8 +134,8 @@ def agreement(crops: int) -> str:
     change = float((answers[0] - answers[1]).abs().max() / answers[0].abs().max())
     spread = float(answers[0].std(0).mean() / answers[0].abs().max())
     return (
-        f"Same answer to {same:.2%} of {crops:,} crops; the largest change of a logit is {change:.1e} of the largest logit, whose "
-        f"spread over the crops is {spread:.1e}."
+        f"Same answer to {same:.2%} of {crops:,} crops; the largest change of a logit is {change:.1e} of the largest logit, "
+        f"whose spread over the crops is {spread:.1e}."
     )
 
 
