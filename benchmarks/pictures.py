@@ -2,9 +2,9 @@
 
     python -m benchmarks.pictures [--rounds 15] [--crops 1000] [--no-page]
 
-One thread, processor time, interleaved rounds. The pictures are scikit-learn's photographs: one at 500 × 375, and one enlarged
-to 12 megapixels with sensor-like noise. Answers are compared on crops at their own resolution, so that there is fine detail to
-lose, by a d256 of random weights for 64 × 64 pixels, whose margins are small: trained ones lose less. Rewrites the block in
+One thread, processor time, interleaved rounds. The pictures are scikit-learn's photographs: one at 500 × 375, and one made
+12 megapixels with sensor-like noise. Answers are compared on crops at their own resolution, so that there is fine detail to
+lose, by a d256 of random weights for 64 × 64 pixels, whose margins are small: trained ones lose less. Rewrites its block in
 docs/performance.md.
 """
 
