@@ -1,6 +1,7 @@
 """The Ray cluster that work is sent to: the one that is named, or one of this machine alone."""
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,6 +9,10 @@ from gaussport.errors import ServingError
 from gaussport.serving.cluster.quiet_ray import ray
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.settings import Settings
+
+_WORDS = {"CPU": "cores", "GPU": "GPUs"}
+_ROOM_S = 10.0
+"""What another application has just let go is free after a moment."""
 
 
 @contextmanager
@@ -33,11 +38,20 @@ def cluster(settings: Settings) -> Iterator[None]:
 
 
 def check_room(settings: Settings) -> None:
-    """ServingError when the cluster can never hold the classifiers or replicas that are asked for."""
-    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    for what, each, name in (("cores", settings.replica_cpus, "CPU"), ("GPUs", settings.replica_gpus, "GPU")):
-        if each * settings.replicas > there.get(name, 0):
+    """ServingError when the cluster has not the free cores and GPUs for what is asked: Ray would wait without a word."""
+    needed = {"CPU": settings.replica_cpus * settings.replicas, "GPU": settings.replica_gpus * settings.replicas}
+    began = time.monotonic()
+    while lacking := [name for name, amount in needed.items() if amount > _free(name)]:
+        name = lacking[0]
+        there: float = ray.cluster_resources().get(name, 0)  # type: ignore[no-untyped-call]
+        if needed[name] > there or time.monotonic() - began > _ROOM_S:
             raise ServingError(
-                f"{settings.replicas} replicas with {each:g} {what} each are asked for and the cluster has "
-                f"{there.get(name, 0):g}: give fewer --replicas, less --replica-{name.lower()}s, or more machines"
+                f"{settings.replicas} replicas want {needed[name]:g} {_WORDS[name]} and the cluster has {there:g}, "
+                f"{_free(name):g} of them free: give fewer --replicas, less --replica-{name.lower()}s, or more machines"
             )
+        time.sleep(0.1)
+
+
+def _free(name: str) -> float:
+    free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+    return free.get(name, 0)

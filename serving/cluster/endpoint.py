@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaussport.serving import logs
 from gaussport.serving.app import build_app
+from gaussport.serving.cluster.metrics_board import ClusterMetrics, MetricsBoard
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.server import SWITCH_INTERVAL_S
 from gaussport.serving.settings import Settings
@@ -34,9 +35,12 @@ class Endpoint:
         self._application = build_app([Path(path) for path in paths], self._settings)
         self._models: ServedModels = self._application.state.models
         await self._models.load_all()
-        self._polling = asyncio.create_task(self._poll())
+        board = MetricsBoard(self._models.metrics)
+        self._metrics_page = board.page
+        self._tasks = [asyncio.create_task(self._poll()), asyncio.create_task(board.report())]
 
     def __serve_build_asgi_app__(self) -> FastAPI:
+        self._application.add_middleware(ClusterMetrics, page=self._metrics_page)
         self._application.add_middleware(WithoutRequestId)
         return self._application
 

@@ -5,6 +5,7 @@ up again.
 """
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -115,14 +116,20 @@ def _to_files(arguments: argparse.Namespace, bundle: "Bundle", settings: "Settin
     if arguments.json:
         import orjson
 
-        sys.stdout.buffer.write(
-            orjson.dumps(summary | {"folder": str(arguments.output), "seconds": round(seconds, 3)}) + b"\n"
-        )
+        ours = {"classified": pictures - before.pictures, "seconds": round(seconds, 3), "cores": _cores(settings)}
+        sys.stdout.buffer.write(orjson.dumps(summary | ours | {"folder": str(arguments.output)}) + b"\n")
         return 0
     rate = f", {(pictures - before.pictures) / seconds:.0f}/s" if pictures > before.pictures else ""
     there = f", {before.pictures:,} of them were there already" if before.pictures else ""
     sys.stdout.write(f"{pictures:,} pictures in {arguments.output}{there}; {unusable:,} cannot be used{rate}\n")
     return 0
+
+
+def _cores(settings: "Settings") -> int:
+    """That the work was given, for `gaussport plan`."""
+    from gaussport.serving.cores import usable_cores
+
+    return math.ceil(settings.replicas * settings.replica_cpus) if settings.engine == "ray" else usable_cores()
 
 
 def _parts(job: "Job", bundle: "Bundle", settings: "Settings") -> "Iterator[Count]":

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("gaussport.serving.commands.report", "say how well a bundle does: a page, a model card, JSON"),
     "query": ("gaussport.serving.commands.query", "classify pictures through a running server"),
     "bench": ("gaussport.serving.commands.bench", "measure what bundles cost here, or what a server answers under load"),
-    "plan": ("gaussport.serving.commands.plan", "say how many replicas a load needs, from a measurement"),
+    "plan": ("gaussport.serving.commands.plan", "say how many replicas a load needs, or machines a million pictures"),
     "train": ("gaussport.models.commands.train", "train a small classifier on MNIST digits or an image folder"),
 }
 

@@ -60,7 +60,7 @@ def machines() -> Iterator[Machines]:
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two models of one name: the first is slow, so that requests are on their way whenever something happens."""
     home = tmp_path_factory.mktemp("bundles")
-    return write_tiny(home / "one", slow_loops=60), write_tiny(home / "two", seed=1)
+    return write_tiny(home / "one", slow_loops=40), write_tiny(home / "two", seed=1)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from gaussport.cli import main
 from gaussport.errors import ServingError
+from gaussport.serving import job_planning
+from gaussport.serving.job_planning import plan_job
 from gaussport.serving.planning import Measured, Step, plan
 
 STEPS = (Step(clients=1, rps=100, p99_ms=12), Step(clients=4, rps=250, p99_ms=20), Step(clients=16, rps=300, p99_ms=90))
@@ -62,6 +64,7 @@ def test_command_answers_people_and_machines(tmp_path: Path, capsys: pytest.Capt
         ("{", [], 1, "is no measurement"),
         ('{"model": "m", "cores": 1, "steps": []}', [], 1, "steps"),
         ('{"model": "m", "cores": 1, "steps": [{"clients": 1, "rps": 0, "p99_ms": 1}]}', [], 1, "steps.0.rps"),
+        (MEASURED.model_dump_json(), ["--images", "5"], 2, "or a job by --images"),
         (MEASURED.model_dump_json(), ["--p99-ms", "5"], 1, "the quickest took 12 ms"),
         (MEASURED.model_dump_json(), ["--target-rps", "nan"], 2, "give a number above 0"),
         (MEASURED.model_dump_json(), ["--target-rps", "inf"], 2, "give a number above 0"),
@@ -76,6 +79,60 @@ def test_what_cannot_be_planned_is_one_sentence(
     if content is not None:
         file.write_text(content)
     assert main(["plan", str(file), "--target-rps", "500", "--p99-ms", "50", *words]) == code
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert len(errors.splitlines()) == 1
+
+
+JOB = job_planning.Measured(model="tiny", cores=2, classified=5000, seconds=20)
+
+
+@given(
+    st.integers(1, 10**6), st.floats(0.1, 1e5), st.integers(1, 10**9), st.none() | st.floats(1e-3, 1e3), st.floats(0, 0.9)
+)
+def test_a_job_is_done_in_time_and_one_machine_less_would_not_do(
+    classified: int, seconds: float, images: int, within_h: float | None, headroom: float
+) -> None:
+    measured = job_planning.Measured(model="m", cores=1, classified=classified, seconds=seconds)
+    found = plan_job(measured, images, within_h, headroom)
+    counted_on = classified / seconds * (1 - headroom)
+    assert found.seconds == pytest.approx(images / counted_on / found.machines)
+    if within_h is not None:
+        assert found.seconds <= within_h * 3600 * (1 + 1e-9)
+        assert found.machines == 1 or images / counted_on / (found.machines - 1) > within_h * 3600 * (1 - 1e-9)
+
+
+def test_a_job_is_planned_for_people_and_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(JOB.model_dump_json())
+    words = ["plan", str(file), "--images", "1e6", "--headroom", "0"]
+    assert main(words) == 0
+    assert capsys.readouterr().out == (
+        "1,000,000 pictures with tiny: 67 min on one machine with 2 cores\n"
+        "measured: 250 pictures/s on each, so 2.22 core hours of work\n"
+    )
+    assert main([*words, "--within-h", "0.5", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["machines"] == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "code", "said"),
+    [
+        ("{}", [], 1, "does not tell the rate of a job"),
+        (None, [], 1, "cannot be read"),
+        (JOB.model_dump_json(), ["--images", "1.5"], 2, "whole number"),
+        (JOB.model_dump_json(), ["--images", "inf"], 2, "whole number"),
+        (JOB.model_dump_json(), ["--within-h", "0"], 2, "above 0"),
+        (JOB.model_dump_json(), ["--headroom", "1"], 2, "below 1"),
+    ],
+)
+def test_a_job_that_cannot_be_planned_is_one_sentence(
+    content: str | None, words: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.json"
+    if content is not None:
+        file.write_text(content)
+    assert main(["plan", str(file), "--images", "10", *words]) == code
     errors = capsys.readouterr().err
     assert said in errors
     assert len(errors.splitlines()) == 1

@@ -67,7 +67,8 @@ def same(row: dict[str, Any]) -> Any:
 def test_a_job_that_is_done_does_nothing(tiny: Path, pictures: Path, tmp_path: Path) -> None:
     words = [tiny, pictures, "-o", tmp_path / "out", "--json"]
     first, second = (json.loads(classify(*map(str, words)).stdout) for _ in range(2))
-    assert first | {"seconds": 0} == second | {"seconds": 0}
+    assert (first["pictures"], first["classified"], second["classified"]) == (COUNT, COUNT, 0)
+    assert first | {"seconds": 0, "classified": 0} == second | {"seconds": 0}
 
 
 def test_new_pictures_are_another_job(tiny: Path, pictures: Path, tmp_path: Path) -> None:
