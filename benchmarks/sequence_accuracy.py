@@ -4,9 +4,9 @@
 
 FOLDER is one of those that `python -m gaussport.models.data.manpages` writes. At each length every classifier reads the
 first so many bytes of every held-out document, whole where it has fewer: in one pass, without windows. The bag of bytes
-counts runs of one to three bytes (sublinear tf-idf; scikit-learn's CountVectorizer and LogisticRegression) in the first 8,192
-bytes of the training documents; its penalty was chosen once, for good results here. Writes OUT.json and OUT.md. Takes some
-minutes of one core for each checkpoint and for the bag.
+counts runs of one to three bytes (sublinear tf-idf; scikit-learn's CountVectorizer and LogisticRegression) in the first
+8,192 bytes of the training documents; its penalty was chosen once, for good results here. Writes OUT.json and OUT.md. Takes
+some minutes of one core for each checkpoint and for the bag.
 """
 
 import argparse
