@@ -32,11 +32,12 @@ def main() -> int:
     parser.add_argument("--cores", type=int, default=1, help="cores that the server may use (default: 1)")
     parser.add_argument("--seconds", type=float, default=6.0, help="length of a step (default: 6)")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--engine", choices=("plain", "ray"), default="plain", help="of gaussport serve (default: plain)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured, for gaussport plan")
     wish = parser.parse_args()
     bodies = [path.read_bytes() for path in wish.pictures]
     cores = sorted(os.sched_getaffinity(0))[: wish.cores]
-    command = [sys.executable, "-m", "gaussport", "serve", str(wish.bundle), "--port", "0"]
+    command = [sys.executable, "-m", "gaussport", "serve", str(wish.bundle), "--port", "0", "--engine", wish.engine]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores)
     ) as server:
@@ -89,8 +90,15 @@ def measured(url: str, pid: int, bodies: list[bytes], clients: int, seconds: flo
 
 
 def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Of the process and all that came of it."""
+    process = Path(f"/proc/{pid}")
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        children = [int(child) for task in process.glob("task/*/children") for child in task.read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0  # it ended while we looked
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(processor_seconds, children))
 
 
 if __name__ == "__main__":

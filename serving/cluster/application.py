@@ -104,7 +104,7 @@ def options(settings: Settings) -> dict[str, Any]:
         "max_constructor_retry_count": _TRIES,
         "graceful_shutdown_wait_loop_s": settings.drain_delay_s,
         "graceful_shutdown_timeout_s": settings.drain_timeout_s,
-        "logging_config": LOGGING,
+        "logging_config": dict(LOGGING),  # a copy: YAML would write a reference
         "ray_actor_options": {"num_cpus": settings.replica_cpus, "num_gpus": settings.replica_gpus},
     }
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ import pytest
 
 from tests.serving.conftest import encoded, picture, write_tiny
 
-ray = pytest.importorskip("ray", reason="install gaussport[ray] to run a Ray cluster")
+pytest.importorskip("ray", reason="install gaussport[ray] to run a Ray cluster")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of Ray, about itself
+    import ray.serve
 
 WORDS = [sys.executable, "-m", "gaussport"]
 
