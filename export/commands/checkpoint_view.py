@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from gaussport.errors import ConfigurationError
+from gaussport.errors import CheckpointError, ConfigurationError
+from gaussport.models.checkpoint.building import check_fit
 from gaussport.models.checkpoint.contents import AnyCheckpoint
 from gaussport.models.checkpoint.reading import checkpoint_of
 from gaussport.models.checkpoint.surveying import Survey, survey_checkpoint
@@ -24,7 +25,8 @@ def view(path: Path, config: Path | None, wishes: Wishes) -> tuple[dict[str, Any
         if not survey.settled.missing:
             raise
         checkpoint = None
-    return _document(survey, checkpoint), _rows(survey, checkpoint)
+    misfit = None if checkpoint is None else _misfit(checkpoint)
+    return _document(survey, checkpoint) | {"misfit": misfit}, _rows(survey, checkpoint, misfit)
 
 
 def _document(survey: Survey, checkpoint: AnyCheckpoint | None) -> dict[str, Any]:
@@ -57,7 +59,16 @@ def _document(survey: Survey, checkpoint: AnyCheckpoint | None) -> dict[str, Any
     return document
 
 
-def _rows(survey: Survey, checkpoint: AnyCheckpoint | None) -> dict[str, str]:
+def _misfit(checkpoint: AnyCheckpoint) -> str | None:
+    """In what the weights are not those of the model that was inferred; None when they are."""
+    try:
+        check_fit(checkpoint)
+    except (CheckpointError, ConfigurationError) as error:
+        return str(error)
+    return None
+
+
+def _rows(survey: Survey, checkpoint: AnyCheckpoint | None, misfit: str | None) -> dict[str, str]:
     numbers = sum(tensor.numel() for tensor in survey.laid.tensors.values())
     rows = {
         "kind": f"checkpoint, {survey.chosen.kind} weights in {', '.join(survey.stored_dtypes)}",
@@ -66,6 +77,8 @@ def _rows(survey: Survey, checkpoint: AnyCheckpoint | None) -> dict[str, str]:
         "names": _names(survey),
         "parameters": f"{numbers:,} in {len(survey.laid.tensors)} tensors",
     }
+    if misfit is not None:
+        rows["fit"] = f"MISFIT: {misfit}"
     rows |= {fact.field: f"{_text(fact.value)}  ({fact.origin})" for fact in survey.settled.facts}
     rows |= {field: f"MISSING: {how}" for field, how in survey.settled.missing.items()}
     if checkpoint is not None:

@@ -34,15 +34,25 @@ def build_classifier(checkpoint: AnyCheckpoint) -> Classifier | SequenceClassifi
         CheckpointError: parameters are missing or unexpected.
         ConfigurationError: a parameter's shape disagrees with the configuration.
     """
-    classifier = _skeleton(checkpoint)
-    expected = classifier.state_dict()
-    _check_names(expected, checkpoint)
-    _check_shapes(expected, checkpoint)
+    classifier = check_fit(checkpoint)
     # One parameter for each tensor: what is one in the checkpoint, under several names, is one in the classifier.
     own = {id(tensor): nn.Parameter(tensor.detach().clone()) for tensor in checkpoint.state_dict.values()}
     weights = {name: own[id(tensor)] for name, tensor in checkpoint.state_dict.items()}
     classifier.load_state_dict(weights, strict=True, assign=True)
     return classifier.eval()
+
+
+def check_fit(checkpoint: AnyCheckpoint) -> Classifier | SequenceClassifier:
+    """The classifier without its weights, on the meta device, for a checkpoint whose names and shapes are its own.
+
+    Raises:
+        CheckpointError, ConfigurationError: as `build_classifier`.
+    """
+    classifier = _skeleton(checkpoint)
+    expected = classifier.state_dict()
+    _check_names(expected, checkpoint)
+    _check_shapes(expected, checkpoint)
+    return classifier
 
 
 def _skeleton(checkpoint: AnyCheckpoint) -> Classifier | SequenceClassifier:

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pickle
+import re
 import resource
 import subprocess
 import sys
@@ -18,10 +19,14 @@ import pytest
 import torch
 
 from gaussport.cli import main
+from gaussport.errors import CheckpointError, ConfigurationError
 from gaussport.export.bundle.store import Bundle, open_bundle
 from gaussport.export.rereading import read_again
 from gaussport.export.session import Session
+from gaussport.models.checkpoint import read_checkpoint
+from gaussport.models.checkpoint.building import build_classifier
 from gaussport.models.classifier import Classifier
+from gaussport.models.image.preprocess import Preprocessing
 from gaussport.models.presets import preset
 from tests.models.checkpoints import good_checkpoint, save, torch_document
 
@@ -97,6 +102,7 @@ def test_a_resized_model_is_resized_again(exported: Bundle, training_run: tuple[
     config = {**manifest.config, "image_size": [48, 48]}
     resized = manifest.model_copy(update={"provenance": origin, "config": config})
     again = read_again(resized, training_run[0], None, None)
+    assert isinstance(again.preprocessing, Preprocessing)
     assert again.preprocessing.size == (48, 48)
     assert again.state_dict["pos_embed"].shape == (1, 36, 32)
     assert again.weights == "ema"
@@ -138,6 +144,30 @@ def test_inspect_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "image_size MISSING: its grid is not square" in out
     assert main(["inspect", str(path), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["missing"]) == {"attention.heads", "image_size"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"head.bias": None}, "MISFIT: a.pt lacks 1 of the configuration's 53 parameters (head.bias)"),
+        ({"zzz": torch.ones(2)}, "MISFIT: a.pt has 1 that the configuration does not know (zzz)"),
+        (
+            {"head.weight": torch.ones(17, 32)},
+            "MISFIT: head.bias has shape (10,) in a.pt but the configuration",
+        ),
+    ],
+)
+def test_inspect_says_what_does_not_fit(
+    change: dict[str, torch.Tensor | None], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = Classifier(preset("ssog-tiny")).state_dict() | change
+    path = save(tmp_path / "a.pt", {name: tensor for name, tensor in weights.items() if tensor is not None})
+    assert main(["inspect", str(path)]) == 0
+    assert words in " ".join(capsys.readouterr().out.split())
+    assert main(["inspect", str(path), "--json"]) == 0
+    assert words.removeprefix("MISFIT: ") in json.loads(capsys.readouterr().out)["misfit"]
+    with pytest.raises((CheckpointError, ConfigurationError), match=re.escape(words.removeprefix("MISFIT: "))):
+        build_classifier(read_checkpoint(path))
 
 
 # Files that are none
