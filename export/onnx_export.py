@@ -6,8 +6,10 @@ Each attention becomes one node of our domain with a body in standard operators,
 and one that knows the operator can run it faster.
 """
 
+import inspect
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -39,9 +41,12 @@ def pictures_of(shape: tuple[int, int, int]) -> TensorSpec:
     return TensorSpec(name=PIXELS, dtype="float32", shape=(BATCH, *shape))
 
 
-def export_onnx(module: nn.Module, takes: Sequence[TensorSpec], opset: int = DEFAULT) -> onnx.ModelProto:
+def export_onnx(
+    module: nn.Module, takes: Sequence[TensorSpec], opset: int = DEFAULT, gives: Sequence[str] = (OUTPUT,)
+) -> onnx.ModelProto:
     """The ONNX model of `module`, whose forward takes what `takes` describes, in this order, and gives logits
-    [batch, classes]. An axis that is a symbol may have any size, the same wherever the symbol stands.
+    [batch, classes], or as many tensors as `gives` names. An axis that is a symbol may have any size, the same wherever the
+    symbol stands.
 
     The module is traced in eval mode and returned as it was. Equal modules give equal models, to the byte.
 
@@ -54,7 +59,7 @@ def export_onnx(module: nn.Module, takes: Sequence[TensorSpec], opset: int = DEF
         _check_parameters(module)
         examples = tuple(_example(spec) for spec in takes)
         calls = _calls(module, examples)
-        model = _trace(module, takes, examples, opset)
+        model = _trace(module, takes, examples, opset, gives)
         parameters = _parameters(module)
     for graph_pass in PASSES:
         graph_pass(model, parameters)
@@ -80,9 +85,16 @@ def _calls(module: nn.Module, examples: tuple[torch.Tensor, ...]) -> Counter[str
         ) from error
 
 
-def _trace(module: nn.Module, takes: Sequence[TensorSpec], examples: tuple[torch.Tensor, ...], opset: int) -> ir.Model:
+def _trace(
+    module: nn.Module, takes: Sequence[TensorSpec], examples: tuple[torch.Tensor, ...], opset: int, gives: Sequence[str]
+) -> ir.Model:
     symbols = {axis: torch.export.Dim(axis, min=1) for spec in takes for axis in spec.shape if isinstance(axis, str)}
-    dynamic = tuple({n: symbols[axis] for n, axis in enumerate(spec.shape) if isinstance(axis, str)} for spec in takes)
+    dynamic: tuple[Any, ...] = tuple(
+        {n: symbols[axis] for n, axis in enumerate(spec.shape) if isinstance(axis, str)} for spec in takes
+    )
+    alone = [p for p in inspect.signature(module.forward).parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    if len(alone) < len(takes):  # those behind a star are one for the tracer
+        dynamic = (*dynamic[: len(alone)], dynamic[len(alone) :])
     try:
         with quiet_exporter():
             program = torch.onnx.export(
@@ -91,7 +103,7 @@ def _trace(module: nn.Module, takes: Sequence[TensorSpec], examples: tuple[torch
                 dynamo=True,
                 opset_version=opset,
                 input_names=[spec.name for spec in takes],
-                output_names=[OUTPUT],
+                output_names=list(gives),
                 dynamic_shapes=dynamic,
                 custom_translation_table=translation_table(),
                 verbose=False,

@@ -26,6 +26,7 @@ from gaussport.models.checkpoint.stated import labels_of
 from gaussport.models.checkpoint.surveying import documents_of, preprocessing_document, weights_of
 from gaussport.models.checkpoint.wishes import Wishes
 from gaussport.models.image.preprocess import Preprocessing
+from gaussport.models.text.wishes import TextWishes
 
 FAMILY = "module"
 
@@ -76,6 +77,8 @@ def read_module(
     path, wishes = Path(path), wishes or Wishes()
     if wishes.settings or wishes.input_size is not None:
         raise UsageError("--set and --input-size are for the classifiers here: let the factory of --model do that")
+    if wishes.text != TextWishes():
+        raise UsageError("what is said about text is for the sequence classifiers here: leave it out beside --model")
     source = shown(path.name)
     stored = open_stored(path)
     module = made_by(factory).float()

@@ -17,6 +17,7 @@ from gaussport.export.wishes import (
     DEFAULT_MAX_BATCH,
     check_max_batch,
     check_not_the_input,
+    check_picture_folder,
     check_plain,
     creation_time,
     model_name,
@@ -45,13 +46,15 @@ def export_checkpoint(
     external_data: bool = False,
     overwrite: bool = False,
     precision: PrecisionWish | None = None,
+    reduced_decoding: str | None = None,
 ) -> Bundle:
     """Write the bundle of the checkpoint at `checkpoint_path` to `destination`, a folder or a `.zip`.
 
     `labels` is a file with one label a line or a JSON list, and `wishes` say how to read the checkpoint. With `model`, a
     `package.module:factory`, its weights are those of the module that the factory makes. The bundle is
     proved against PyTorch up to `max_batch`. Weights lie beside the graph, in `model.onnx.data`, with `external_data` or
-    when one file cannot hold them. Without a `precision` the model is float32.
+    when one file cannot hold them. Without a `precision` the model is float32. With `reduced_decoding`, a folder of pictures
+    on which the effect is measured, large JPEGs are not decoded whole.
 
     Raises:
         UsageError: a wish cannot be fulfilled, or the destination cannot be written.
@@ -62,6 +65,7 @@ def export_checkpoint(
     check_opset(opset)
     check_max_batch(max_batch)
     (precision or PrecisionWish()).check()
+    check_picture_folder("--reduced-decoding", reduced_decoding)
     check_plain(destination)
     check_not_the_input(destination, checkpoint_path, labels, config_path)
     chosen_name = model_name(name, checkpoint_path)
@@ -73,9 +77,12 @@ def export_checkpoint(
 
         if model is not None:
             return work.read_module(checkpoint_path, model, config_path, chosen_labels, wishes)
-        return work.trained_classifier(work.read_checkpoint(checkpoint_path, config_path, chosen_labels, wishes))
+        checkpoint = work.read_any_checkpoint(checkpoint_path, config_path, chosen_labels, wishes)
+        given = (wishes or Wishes()).text.tokenizer
+        return work.trained_classifier(checkpoint, work.tokenizer_files(checkpoint.preprocessing, given, checkpoint_path))
 
-    return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, precision or PrecisionWish())
+    wish = precision or PrecisionWish()
+    return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, wish, reduced_decoding)
 
 
 def export_module(
@@ -92,6 +99,7 @@ def export_module(
     external_data: bool = False,
     overwrite: bool = False,
     precision: PrecisionWish | None = None,
+    reduced_decoding: str | None = None,
 ) -> Bundle:
     """Write the bundle of any module that maps pixels [batch, C, height, width], as `preprocessing` makes them, to logits
     [batch, classes], with or without our attention layers in it. What its forward takes beside the pixels, `example_inputs`
@@ -109,6 +117,7 @@ def export_module(
     check_opset(opset)
     check_max_batch(max_batch)
     (precision or PrecisionWish()).check()
+    check_picture_folder("--reduced-decoding", reduced_decoding)
     check_plain(destination)
     chosen_name = model_name(name, Path(type(module).__name__))
 
@@ -118,7 +127,8 @@ def export_module(
         further = work.further_inputs_of(module, chosen_name, example_inputs)
         return work.trained_module(module, preprocessing, labels, config=config, further_inputs=further)
 
-    return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, precision or PrecisionWish())
+    wish = precision or PrecisionWish()
+    return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, wish, reduced_decoding)
 
 
 def _written(
@@ -130,11 +140,12 @@ def _written(
     external_data: bool,
     overwrite: bool,
     wish: PrecisionWish,
+    reduced_decoding: str | None,
 ) -> Bundle:
     """The bundle of what `read` gives, in steps that a progress bar shows."""
     created = creation_time()
     try:
-        with writing_bundle(destination, overwrite) as draft, Steps(total=8) as steps:
+        with writing_bundle(destination, overwrite) as draft, Steps(total=9) as steps:
             with steps.step("reading the checkpoint"):
                 trained = read()
             from gaussport.export import work  # imports torch
@@ -144,19 +155,29 @@ def _written(
                 model = work.export_onnx(trained.module, trained.takes, opset)
             probes = trained.probes
             with steps.step("choosing types"):
-                conversion = work.convert(model, wish, probes, trained.preprocessing, steps.watch)
+                conversion = work.convert(model, wish, probes, trained.samples, steps.watch)
             with steps.step("writing the model"):
                 written = work.write_model(conversion.model, draft.folder, external_data)
                 work.write_explanation(draft.folder, written, work.constants_of(trained.module))
+                step = work.write_stream(trained, draft.folder, written, opset)
+                for file, content in trained.files.items():
+                    (draft.folder / file).write_bytes(content)
             with steps.step("proving it against PyTorch"):
-                proof = work.prove(trained.module, written, probes, max_batch, work.precision_of(conversion.model))
-                work.require_proof(proof, conversion, trained.module, probes.questions(max_batch), steps.watch)
+                runners, questions = work.sessions(written), probes.questions(max_batch)
+                precision = work.precision_of(conversion.model)
+                proof = work.prove_runners(trained.module, runners, questions, precision)
+                work.require_proof(proof, conversion, trained.module, questions, steps.watch)
+                padding = work.prove_padding(trained, runners, questions, precision)
+                streaming = work.prove_stream(trained, step)
             with steps.step("measuring accuracy"):
                 accuracy = work.require_accuracy(trained, written, conversion, wish, steps.watch)
+            with steps.step("decoding reduced"):
+                trained, effect = work.reduced_where_measured(trained, written, reduced_decoding, steps.watch)
             with steps.step("writing the report"):
                 record = work.record_of(conversion, accuracy, work.finite(trained.metrics))
                 graph = work.graph_summary(conversion.model, written, trained.parameter_shapes)
-                work.write_reports(draft.folder, name, proof, graph, record)
+                beside = {"padding": padding, "streams": streaming}
+                work.write_reports(draft.folder, name, proof, graph, record, effect, beside)
             with steps.step("writing the manifest"):
                 draft.finish(lambda files: work.manifest_of(trained, conversion, name, max_batch, created, files))
     except OSError as error:

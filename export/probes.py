@@ -20,7 +20,7 @@ PIXELS = "pixels"
 
 _KINDS = ("noise", "scene", "zeros", "white", "normal", "black", "checks", "one patch")
 _SEEDS = {1: 1, 2: 2, 7: 2}  # how many mixtures of a batch size; a larger batch is one mixture with many rows
-_LAYOUTS_AT = 3
+LAYOUTS_AT = 3
 """The batch size at which every memory layout is fed: more than one row, and odd."""
 
 
@@ -45,6 +45,9 @@ class Asks(Protocol):
 
     def batches(self, size: int) -> Iterator[tuple[str, Inputs]]:
         """Batches of that size by name."""
+
+    def with_samples(self, samples: Array) -> Inputs:
+        """What the model reads with samples of its data [batch, …], the pictures or the tokens."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,9 @@ class Probes:
     def questions(self, max_batch: int, photographs: Sequence[Pixels] = ()) -> list[Question]:
         """Every batch that a proof runs: all sizes, all layouts, and the photographs [C, height, width] one by one."""
         asked = [Question(name, inputs) for size in batch_sizes(max_batch) for name, inputs in self.batches(size)]
-        odd = next(question for question in asked if question.rows == _LAYOUTS_AT)
+        odd = next(question for question in asked if question.rows == LAYOUTS_AT)
         asked += [Question(odd.probe, inputs, layout) for layout, inputs in layouts(odd.inputs)]
-        shown = [self.with_pictures(picture[np.newaxis], seed) for seed, picture in enumerate(photographs)]
+        shown = [self.with_samples(picture[np.newaxis], seed) for seed, picture in enumerate(photographs)]
         return asked + [Question(f"photograph {n}", inputs) for n, inputs in enumerate(shown, start=1)]
 
     def batches(self, size: int) -> Iterator[tuple[str, Inputs]]:
@@ -93,7 +96,7 @@ class Probes:
                 pictures = np.stack([self._one(_KINDS[turn % len(_KINDS)], random) for turn in turns])
                 yield f"mixture {seed + 1}", self._batch(pictures, turns, seed)
 
-    def with_pictures(self, pictures: Pixels, seed: int = 0) -> Inputs:
+    def with_samples(self, pictures: Pixels, seed: int = 0) -> Inputs:
         """The pictures [batch, C, height, width], each beside noise in the ranges of the further inputs."""
         return self._batch(pictures, None, seed)
 
@@ -162,4 +165,4 @@ def _channels_last(array: Array) -> Array:
 
 def batch_sizes(max_batch: int) -> list[int]:
     """The batch sizes that a proof runs: 1, 2, 3, 7 and the largest."""
-    return sorted({1, 2, _LAYOUTS_AT, 7, max_batch})
+    return sorted({1, 2, LAYOUTS_AT, 7, max_batch})

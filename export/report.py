@@ -9,16 +9,37 @@ from typing import Any
 from gaussport.export.proof import Proof
 
 
-def report_json(proof: Proof, graph: Mapping[str, Any], precision: Mapping[str, Any] | None = None) -> str:
-    """Everything that was measured, as JSON text."""
+def report_json(
+    proof: Proof,
+    graph: Mapping[str, Any],
+    precision: Mapping[str, Any] | None = None,
+    further: Mapping[str, Any] | None = None,
+) -> str:
+    """Everything that was measured, as JSON text; `further` measurements by their names."""
     document = {
         "output": proof.output,
         "tolerance": {**asdict(proof.tolerance), "reason": proof.tolerance.reason},
         "graph": dict(graph),
         "precision": dict(precision or {}),
+        **(further or {}),
         "comparisons": [asdict(comparison) for comparison in proof.comparisons],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def proof_json(proof: Proof) -> dict[str, Any]:
+    """Everything of one proof more."""
+    return {
+        "reference": proof.reference,
+        "tolerance": {**asdict(proof.tolerance), "reason": proof.tolerance.reason},
+        "comparisons": [asdict(comparison) for comparison in proof.comparisons],
+    }
+
+
+def proof_line(about: str, proof: Proof) -> str:
+    """The verdict of one proof more, in a sentence."""
+    reason = proof.tolerance.reason
+    return f"{about.capitalize()}: at most {proof.worst.max_abs:.1e} from {proof.reference}, tolerance {reason}."
 
 
 def report_markdown(name: str, proof: Proof, graph: Mapping[str, Any], precision: Sequence[str] = ()) -> str:

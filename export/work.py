@@ -20,12 +20,16 @@ from gaussport.export.precision.census import precision_of
 from gaussport.export.precision.conversion import Conversion, convert
 from gaussport.export.precision.judgement import check_sources, require_accuracy, require_proof
 from gaussport.export.precision.record import PrecisionRecord, record_of
-from gaussport.export.proof import Proof, prove
+from gaussport.export.proof import Proof, prove_runners, sessions
 from gaussport.export.provenance import provenance_of
-from gaussport.export.report import report_json, report_markdown
+from gaussport.export.reduced_decoding import ReductionEffect, reduced_where_measured
+from gaussport.export.report import proof_json, proof_line, report_json, report_markdown
+from gaussport.export.sequence.step_graph import stream_spec, streams
+from gaussport.export.sequence.stream_file import prove_padding, prove_stream, write_stream
+from gaussport.export.sequence.tokenizer_file import tokenizer_files
 from gaussport.export.size import size_said
 from gaussport.export.trained import Trained, trained_classifier
-from gaussport.models.checkpoint import read_checkpoint
+from gaussport.models.checkpoint.reading import read_any_checkpoint
 from gaussport.plugins import DOMAIN
 
 __all__ = [
@@ -38,25 +42,44 @@ __all__ = [
     "graph_summary",
     "manifest_of",
     "precision_of",
-    "prove",
-    "read_checkpoint",
+    "prove_padding",
+    "prove_runners",
+    "prove_stream",
+    "read_any_checkpoint",
     "read_module",
     "record_of",
+    "reduced_where_measured",
     "require_accuracy",
     "require_proof",
+    "sessions",
     "tensor_spec",
+    "tokenizer_files",
     "trained_classifier",
     "trained_module",
     "write_explanation",
     "write_model",
     "write_reports",
+    "write_stream",
 ]
 
 
-def write_reports(folder: Path, name: str, proof: Proof, graph: dict[str, Any], precision: PrecisionRecord) -> None:
-    """Write `report.json` and `report.md`."""
-    (folder / REPORT_FILE).write_text(report_json(proof, graph, precision.as_json()), encoding="utf-8")
-    page = report_markdown(name, proof, graph, precision.as_markdown())
+def write_reports(
+    folder: Path,
+    name: str,
+    proof: Proof,
+    graph: dict[str, Any],
+    precision: PrecisionRecord,
+    reduction: ReductionEffect | None = None,
+    beside: Mapping[str, Proof | None] | None = None,
+) -> None:
+    """Write `report.json` and `report.md`; `beside` has further proofs, where there are any, by what they are about."""
+    further = {} if reduction is None else {"reduced decoding": reduction.as_json()}
+    proofs = {about: other for about, other in (beside or {}).items() if other is not None}
+    further |= {about: proof_json(other) for about, other in proofs.items()}
+    (folder / REPORT_FILE).write_text(report_json(proof, graph, precision.as_json(), further), encoding="utf-8")
+    lines = [] if reduction is None else [reduction.as_markdown(), ""]
+    lines += [line for about, other in proofs.items() for line in (proof_line(about, other), "")]
+    page = report_markdown(name, proof, graph, [*precision.as_markdown(), *lines])
     (folder / REPORT_FILE).with_suffix(".md").write_text(page, encoding="utf-8")
 
 
@@ -99,6 +122,7 @@ def manifest_of(
         config=dict(trained.config),
         labels=trained.labels,
         preprocessing=trained.preprocessing,
+        stream=stream_spec(trained.module) if streams(trained.module) else None,
         input=tensor_spec(model.graph.input[0]),
         further_inputs=trained.further_inputs,
         output=tensor_spec(model.graph.output[0]),

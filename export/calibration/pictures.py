@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from gaussport.errors import DataError, ImageError, UsageError
 from gaussport.export.bundle.manifest import FurtherInput
 from gaussport.export.precision.wish import MNIST
 from gaussport.models.data.dataset import LabelledPictures
 from gaussport.models.data.image_folder import SUFFIXES
-from gaussport.models.image.decode import decode
+from gaussport.models.image.prepare import prepare
 from gaussport.models.image.preprocess import Preprocessing, to_pixels
 
 ROWS = 32
@@ -31,6 +30,7 @@ class Pictures:
     pixels: Callable[[int], NDArray[np.float32]]
     targets: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    things: str = "pictures"
 
     @property
     def batch_count(self) -> int:
@@ -70,11 +70,11 @@ def unlabelled(source: str, spec: Preprocessing, most: int) -> Pictures:
     """
     if source == MNIST:
         train = _mnist(held_out=False)
-        indices = _spread(len(train), most)
+        indices = spread(len(train), most)
         return Pictures(source, len(indices), lambda i: to_pixels(train.picture(indices[i]), spec))
     files = _files(Path(source))
-    chosen = [files[index] for index in _spread(len(files), most)]
-    return Pictures(source, len(chosen), lambda i: to_pixels(_decoded(chosen[i], spec), spec))
+    chosen = [files[index] for index in spread(len(files), most)]
+    return Pictures(source, len(chosen), lambda i: _pixels(chosen[i], spec))
 
 
 def labelled(source: str, spec: Preprocessing, labels: tuple[str, ...]) -> Pictures:
@@ -96,16 +96,16 @@ def labelled(source: str, spec: Preprocessing, labels: tuple[str, ...]) -> Pictu
         raise DataError(f"{source} {fault}: lay it out as root/label/picture")
     targets = tuple(known[file.parent.name] for file in files)
     names = tuple(str(file.relative_to(root)) for file in files)
-    return Pictures(source, len(files), lambda i: to_pixels(_decoded(files[i], spec), spec), targets, names)
+    return Pictures(source, len(files), lambda i: _pixels(files[i], spec), targets, names)
 
 
-def check_pictures_suffice(further: Sequence[FurtherInput]) -> None:
-    """Raise a UsageError when the model reads more than pictures."""
+def check_pictures_suffice(further: Sequence[FurtherInput], option: str = "--data") -> None:
+    """Raise a UsageError when the model reads more than pictures, which is what `option` names."""
     if further:
         names = ", ".join(spec.name for spec in further)
         raise UsageError(
-            f"--data has pictures alone, and this model reads {names} beside them: leave --data out, and measure accuracy "
-            "with your own data through the server"
+            f"{option} has pictures alone, and this model reads {names} beside them: leave {option} out, and measure "
+            "accuracy with your own data through the server"
         )
 
 
@@ -130,13 +130,13 @@ def _files(root: Path) -> list[Path]:
     return visible
 
 
-def _decoded(file: Path, spec: Preprocessing) -> Image.Image:
+def _pixels(file: Path, spec: Preprocessing) -> NDArray[np.float32]:
     try:
-        return decode(file.read_bytes(), spec.background).rgb
+        return prepare(file.read_bytes(), spec).pixels
     except (ImageError, OSError) as error:
         raise DataError(f"{file} cannot be used: {error}") from None
 
 
-def _spread(count: int, most: int) -> list[int]:
+def spread(count: int, most: int) -> list[int]:
     """`most` of `count` indices, evenly spaced; all when there are fewer."""
     return [index * count // most for index in range(most)] if count > most else list(range(count))

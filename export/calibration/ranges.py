@@ -1,4 +1,4 @@
-"""Measure activations: two passes over the pictures, one for the largest magnitude, one for the histogram below it."""
+"""Measure activations: two passes over pictures or texts, one for the largest magnitude, one for the histogram below it."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ import onnx
 from numpy.typing import NDArray
 
 from gaussport.errors import ExportError
-from gaussport.export.calibration.pictures import Pictures
+from gaussport.export.calibration.samples import Samples
 from gaussport.export.calibration.thresholds import Counts, Method, threshold
 from gaussport.export.inputs import Array, Inputs
 from gaussport.export.model_file import serialize
@@ -21,28 +21,30 @@ BINS = 2048
 def measured_ranges(
     model: onnx.ModelProto,
     names: Sequence[str],
-    pictures: Pictures,
+    samples: Samples,
     method: Method,
     watch: Watch,
-    beside: Callable[[NDArray[np.float32]], Inputs | Array] = lambda pixels: pixels,
+    beside: Callable[[Array], Inputs | Array] = lambda batch: batch,
 ) -> dict[str, float]:
-    """For each float32 tensor of `names` the magnitude that int8 shall cover. `beside` gives what the model reads with
-    those pixels; by default nothing else.
+    """For each float32 tensor of `names` the magnitude that int8 shall cover. `beside` gives what the model reads with a
+    batch of them; by default nothing else.
 
     Raises:
-        ExportError: a tensor is not finite for some picture.
+        ExportError: a tensor is not finite for some sample.
     """
     peaks = np.zeros(len(names))
     session = Session(serialize(with_peaks(model, names)))
-    for pixels in watch(pictures.batches(), pictures.batch_count, "measuring ranges"):
-        peaks = np.maximum(peaks, np.asarray(session.run_all(beside(pixels), session.outputs), dtype=np.float64))
+    for batch in watch(samples.batches(), samples.batch_count, "measuring ranges"):
+        peaks = np.maximum(peaks, np.asarray(session.run_all(beside(batch), session.outputs), dtype=np.float64))
     for name, peak in zip(names, peaks, strict=True):
         if not np.isfinite(peak):
-            raise ExportError(f"{name} is NaN or infinite for a picture of {pictures.source}: it cannot be calibrated")
+            raise ExportError(
+                f"{name} is NaN or infinite for one of the {samples.things} of {samples.source}: it cannot be calibrated"
+            )
     counts = [np.zeros(BINS, dtype=np.int64) for _ in names]
     session = Session(serialize(tapped(model, names)))
-    for pixels in watch(pictures.batches(), pictures.batch_count, "counting activations"):
-        for count, peak, values in zip(counts, peaks, session.run_all(beside(pixels), names), strict=True):
+    for batch in watch(samples.batches(), samples.batch_count, "counting activations"):
+        for count, peak, values in zip(counts, peaks, session.run_all(beside(batch), names), strict=True):
             count += _histogram(np.asarray(values, dtype=np.float32), float(peak))
     return {name: threshold(c, float(peak), method) for name, c, peak in zip(names, counts, peaks, strict=True)}
 

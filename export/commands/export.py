@@ -21,6 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--opset", type=int, default=DEFAULT, metavar="N", help=f"ONNX opset, {LOWEST} to {HIGHEST} (default: %(default)s)"
     )
     precision.add_arguments(parser)
+    parser.add_argument(
+        "--reduced-decoding",
+        metavar="FOLDER",
+        help="decode large JPEGs at a half, a quarter or an eighth of their size, if these pictures keep their answers",
+    )
     add_reading_arguments(parser)
     parser.add_argument("--model", metavar="PACKAGE.MODULE:FACTORY", help="a function that makes a module of your own")
 
@@ -41,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         external_data=arguments.external_data,
         overwrite=arguments.overwrite,
         precision=precision.wish_of(arguments),
+        reduced_decoding=arguments.reduced_decoding,
     )
     report = json.loads(bundle.read("report.json"))
     manifest = bundle.manifest
@@ -54,6 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"equals PyTorch at batch {batches}: off by {worst['max_abs']:.1e} at most")
     say(f"tolerance {report['tolerance']['reason']}")
     precision.say_precision(report["precision"])
+    if not manifest.takes_text and manifest.preprocessing.decoding == "reduced":
+        effect = report["reduced decoding"]
+        say(f"reduced decoding: {effect['same_answer']:.2%} of {effect['changed']} pictures keep their answer")
     origin = manifest.provenance
     if origin.weights_key or origin.weights != "raw":
         words = "moving average" if origin.weights == "ema" else "trained parameters"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gaussport.models.checkpoint.wishes import Wishes, image_size, renames, settings
 from gaussport.models.image.wishes import INTERPOLATIONS, PictureWishes, numbers
+from gaussport.models.text.wishes import LONG_DOCUMENTS, TextWishes
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,21 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--input-size", metavar="N|HxW", help="take pictures of another size than it was trained on")
     add_picture_arguments(parser)
+    add_text_arguments(parser)
+
+
+def add_text_arguments(parser: argparse.ArgumentParser) -> None:
+    text = parser.add_argument_group("how its text becomes tokens")
+    text.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json of the package tokenizers, which joins the bundle"
+    )
+    text.add_argument("--max-tokens", type=int, metavar="N", help="the longest window, to which the proof runs")
+    text.add_argument(
+        "--long-documents",
+        choices=LONG_DOCUMENTS,
+        help="read longer ones in windows whose answers are averaged, read their beginning only, or refuse them",
+    )
+    text.add_argument("--stride", type=int, metavar="N", help="a window begins every N tokens (default: half a window)")
 
 
 def add_picture_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +75,12 @@ def wishes_from(arguments: argparse.Namespace) -> Wishes:
         settings=settings(arguments.set),
         input_size=None if arguments.input_size is None else image_size(arguments.input_size),
         pictures=pictures_from(arguments),
+        text=TextWishes(
+            tokenizer=arguments.tokenizer,
+            max_tokens=arguments.max_tokens,
+            stride=arguments.stride,
+            long_documents=arguments.long_documents,
+        ),
     )
 
 

@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="PACKAGE.MODULE:FACTORY", help="what makes the checkpoint's module, if it is your own"
     )
     parser.add_argument("--against", type=Path, metavar="BUNDLE", help="compare with this other bundle, say the fp32 one")
-    pictures = f"labelled pictures, laid out as label/picture, or {MNIST} for its held-out digits"
-    parser.add_argument("--data", metavar="FOLDER", help=pictures)
+    data = f"labelled pictures or texts as LABEL/FILE, texts as .csv or .jsonl with text and label, or {MNIST}"
+    parser.add_argument("--data", metavar="FOLDER", help=data)
     parser.add_argument(
         "--max-drop",
         type=float,
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.report is not None:
         check_folder(arguments.report, arguments.bundle)
     findings = []
-    with Steps(total=1 + len(checks(wish))) as steps:
-        bundle = open_bundle(arguments.bundle, check_hashes=False)
+    bundle = open_bundle(arguments.bundle, check_hashes=False)
+    with Steps(total=1 + len(checks(wish, bundle.manifest.takes_text))) as steps:
         if wish.data is not None:
             check_pictures_suffice(bundle.manifest.further_inputs)
         subject = Subject(bundle, wish, steps.watch)

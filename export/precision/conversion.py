@@ -11,8 +11,8 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from gaussport.export.calibration import cache
-from gaussport.export.calibration.pictures import unlabelled
 from gaussport.export.calibration.ranges import measured_ranges
+from gaussport.export.calibration.samples import Source
 from gaussport.export.model_file import serialize
 from gaussport.export.passes.surgery import operate
 from gaussport.export.precision.casting import narrow
@@ -22,9 +22,8 @@ from gaussport.export.precision.overflow import overflowing
 from gaussport.export.precision.quantization import quantizable, quantize
 from gaussport.export.precision.search import Harm, smallest_set
 from gaussport.export.precision.wish import DEFAULT_PICTURES, PrecisionWish
-from gaussport.export.probes import Probes
+from gaussport.export.probes import Asks
 from gaussport.export.progress import Watch
-from gaussport.models.image.preprocess import Preprocessing
 
 ASKED = "asked for with --keep-fp32"
 _PROBED_SIZES = (1, 2, 7)  # batches that show every kind of probe
@@ -41,7 +40,7 @@ class Conversion:
     rebuilt: Callable[[frozenset[str]], onnx.ModelProto]
 
 
-def convert(model: onnx.ModelProto, wish: PrecisionWish, probes: Probes, spec: Preprocessing, watch: Watch) -> Conversion:
+def convert(model: onnx.ModelProto, wish: PrecisionWish, probes: Asks, source: Source, watch: Watch) -> Conversion:
     """The model in the precision of `wish`.
 
     Raises:
@@ -52,8 +51,8 @@ def convert(model: onnx.ModelProto, wish: PrecisionWish, probes: Probes, spec: P
     if wish.precision == "fp32":
         return Conversion(model, {}, (), lambda _keep: model)
     if wish.precision == "int8":
-        return _quantized(model, wish, probes, spec, watch)
-    return _narrowed(model, FORMATS[wish.precision], wish, probes, spec, watch)
+        return _quantized(model, wish, probes, source, watch)
+    return _narrowed(model, FORMATS[wish.precision], wish, probes, source, watch)
 
 
 def advice(conversion: Conversion, harm: Harm, watch: Watch) -> str:
@@ -73,26 +72,26 @@ def advice(conversion: Conversion, harm: Harm, watch: Watch) -> str:
 
 
 def _narrowed(
-    model: onnx.ModelProto, format: Format, wish: PrecisionWish, probes: Probes, spec: Preprocessing, watch: Watch
+    model: onnx.ModelProto, format: Format, wish: PrecisionWish, probes: Asks, source: Source, watch: Watch
 ) -> Conversion:
     graph = gs.import_onnx(model)
     names = list(layers(graph))
     asked = dict.fromkeys(sorted(chosen(wish.keep_fp32, names, named(graph)), key=names.index), ASKED)
     batches = chain.from_iterable((inputs for _, inputs in probes.batches(size)) for size in _PROBED_SIZES)
     if wish.data is not None:
-        pictures = unlabelled(wish.data, spec, DEFAULT_PICTURES)
+        pictures = source.unlabelled(wish.data, DEFAULT_PICTURES)
         shown = watch(pictures.batches(), pictures.batch_count, "looking for overflow")
-        batches = chain(batches, map(probes.with_pictures, shown))
+        batches = chain(batches, map(probes.with_samples, shown))
     kept = overflowing(model, format, batches) | asked
     return _conversion(names, kept, lambda keep: operate(model, lambda graph: narrow(graph, format, keep)))
 
 
-def _quantized(model: onnx.ModelProto, wish: PrecisionWish, probes: Probes, spec: Preprocessing, watch: Watch) -> Conversion:
+def _quantized(model: onnx.ModelProto, wish: PrecisionWish, probes: Asks, source: Source, watch: Watch) -> Conversion:
     graph = gs.import_onnx(model)
     names = list(quantizable(graph))
     kept = dict.fromkeys(sorted(chosen(wish.keep_fp32, names, named(graph)), key=names.index), ASKED)
     inputs = sorted({node.inputs[0].name for node in quantizable(graph).values()})
-    ranges = _ranges(model, inputs, wish, probes, spec, watch)
+    ranges = _ranges(model, inputs, wish, probes, source, watch)
     return _conversion(names, kept, lambda keep: operate(model, lambda graph: quantize(graph, ranges, keep)))
 
 
@@ -106,15 +105,15 @@ def _conversion(
 
 
 def _ranges(
-    model: onnx.ModelProto, names: list[str], wish: PrecisionWish, probes: Probes, spec: Preprocessing, watch: Watch
+    model: onnx.ModelProto, names: list[str], wish: PrecisionWish, probes: Asks, source: Source, watch: Watch
 ) -> dict[str, float]:
     """Measured, or from the cache when the same model has seen the same pictures."""
     assert wish.calibration_data is not None
-    pictures = unlabelled(wish.calibration_data, spec, DEFAULT_PICTURES)
-    beside = [spec.model_dump_json() for spec in probes.further]
+    pictures = source.unlabelled(wish.calibration_data, DEFAULT_PICTURES)
+    beside = [spec.model_dump_json() for spec in source.further_inputs]
     entry = cache.key(serialize(model), pictures.digest(), wish.calibration_method, *beside, *names)
     ranges = cache.load(entry)
     if ranges is None or set(ranges) != set(names):
-        ranges = measured_ranges(model, names, pictures, wish.calibration_method, watch, probes.with_pictures)
+        ranges = measured_ranges(model, names, pictures, wish.calibration_method, watch, probes.with_samples)
         cache.save(entry, ranges)
     return ranges

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from gaussport.errors import ProofError
-from gaussport.export.calibration.pictures import check_pictures_suffice, labelled, unlabelled
 from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import ModelFile
 from gaussport.export.precision.accuracy import Accuracy, classes_of, compared
@@ -16,24 +16,23 @@ from gaussport.export.precision.search import Harm
 from gaussport.export.precision.wish import PrecisionWish
 from gaussport.export.probes import Question
 from gaussport.export.progress import Watch, unwatched
-from gaussport.export.proof import INLINED, InPyTorch, Proof, on_pictures, sessions
+from gaussport.export.proof import INLINED, InPyTorch, Proof, Runs, sessions
 from gaussport.export.trained import Trained
 
 _QUESTIONS = 4  # of those that failed, the smallest: a search asks them some dozens of times
 
 
 def check_sources(wish: PrecisionWish, trained: Trained) -> None:
-    """Find the pictures that a wish names, so that a folder without them is refused before the work.
+    """Find the pictures or texts that a wish names, so that a folder without them is refused before the work.
 
     Raises:
         UsageError: pictures alone do not say what the module answers.
-        DataError: as `unlabelled` and `labelled`.
+        DataError: there are none, or they have other labels.
     """
     if wish.calibration_data is not None:
-        unlabelled(wish.calibration_data, trained.preprocessing, 1)
+        trained.samples.unlabelled(wish.calibration_data, 1)
     if wish.data is not None:
-        check_pictures_suffice(trained.further_inputs)
-        labelled(wish.data, trained.preprocessing, trained.labels)
+        trained.samples.labelled(wish.data, trained.labels)
 
 
 def require_proof(
@@ -62,24 +61,30 @@ def require_accuracy(
     """
     if wish.data is None:
         return ()
-    pictures = labelled(wish.data, trained.preprocessing, trained.labels)
-    reference = classes_of(on_pictures(InPyTorch(trained.module)), pictures, watch, "PyTorch on the labelled pictures")
+    source, name = trained.samples, trained.takes[0].name
+    samples = source.labelled(wish.data, trained.labels)
+
+    def classes(runner: Runs, title: str, watch: Watch = watch) -> NDArray[np.int64]:
+        return classes_of(source.answers(runner, name), samples, watch, title)
+
+    reference = classes(InPyTorch(trained.module), f"PyTorch on the labelled {samples.things}")
     found = tuple(
-        compared(name, pictures, reference, classes_of(on_pictures(runner), pictures, watch, f"the model on them, {name}"))
-        for name, runner in sessions(written).items()
-        if name != INLINED
+        compared(subject, samples, reference, classes(runner, f"the model on them, {subject}"))
+        for subject, runner in sessions(written).items()
+        if subject != INLINED
     )
     worst = max(found, key=lambda accuracy: accuracy.drop)
     if wish.max_drop is None or worst.drop <= wish.max_drop:
         return found
 
     def harm(keep: frozenset[str]) -> float:
-        classes = classes_of(on_pictures(session_of(conversion.rebuilt(keep))), pictures, unwatched, "")
-        return 1 + compared("", pictures, reference, classes).drop - float(wish.max_drop or 0)
+        found = classes(session_of(conversion.rebuilt(keep)), "", unwatched)
+        return 1 + compared("", samples, reference, found).drop - float(wish.max_drop or 0)
 
     raise ProofError(
-        f"the {wish.precision} model gets {worst.model:.2%} of the {worst.pictures} pictures of {worst.source} right and "
-        f"the checkpoint {worst.checkpoint:.2%}: it drops {worst.drop:.2f} points, more than --max-drop {wish.max_drop:g}; "
+        f"the {wish.precision} model gets {worst.model:.2%} of the {worst.pictures} {worst.things} of {worst.source} right "
+        f"and the checkpoint {worst.checkpoint:.2%}: it drops {worst.drop:.2f} points, more than --max-drop "
+        f"{wish.max_drop:g}; "
         + (advice(conversion, harm, watch) if conversion.changed else "look at the proof of the float32 model first")
     )
 

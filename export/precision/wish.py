@@ -14,14 +14,15 @@ DEFAULT_PICTURES = 512
 
 @dataclass(frozen=True)
 class PrecisionWish:
-    """`keep_fp32` names layers as PyTorch does; `calibration_data` and `data` are a folder, or `mnist`."""
+    """`keep_fp32` names layers as PyTorch does; `calibration_data` and `data` are a folder, `mnist`, or a table of
+    texts."""
 
     precision: str = "fp32"
     keep_fp32: tuple[str, ...] = ()
     calibration_data: str | None = None
     calibration_method: Method = "percentile"
     data: str | None = None
-    """Labelled pictures on which the converted model is compared with the checkpoint."""
+    """Labelled pictures or texts on which the converted model is compared with the checkpoint."""
     max_drop: float | None = None
     """How many percentage points of accuracy on `data` may be lost."""
 
@@ -32,15 +33,15 @@ class PrecisionWish:
         if self.calibration_method not in METHODS:
             raise UsageError(f"there is no calibration {self.calibration_method!r}: choose one of {', '.join(METHODS)}")
         if self.precision == "int8" and self.calibration_data is None:
-            raise UsageError("int8 needs pictures to calibrate with: give a folder of them with --calibration-data")
+            raise UsageError("int8 needs pictures or texts to calibrate with: give a folder of them with --calibration-data")
         if self.precision != "int8" and self.calibration_data is not None:
             raise UsageError(f"{self.precision} needs no calibration: leave --calibration-data away, or choose int8")
         if self.precision == "fp32" and self.keep_fp32:
             raise UsageError("--keep-fp32 names layers that stay float32 in a narrower model: choose --precision as well")
         if self.max_drop is not None and self.data is None:
-            raise UsageError("--max-drop needs labelled pictures to measure on: give a folder of them with --data")
+            raise UsageError("--max-drop needs labelled pictures or texts to measure on: give a folder of them with --data")
         if self.max_drop is not None and not 0 <= self.max_drop <= 100:
             raise UsageError(f"--max-drop is {self.max_drop} but must be from 0 to 100 percentage points")
         for option, source in (("--calibration-data", self.calibration_data), ("--data", self.data)):
-            if source is not None and source != MNIST and not Path(source).is_dir():
+            if source is not None and source != MNIST and not Path(source).exists():
                 raise UsageError(f"{option} is {source!r}, which is no folder: give a folder of pictures, or {MNIST}")

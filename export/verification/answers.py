@@ -7,9 +7,12 @@ from gaussport.export.precision.integer_twin import integer_twin
 from gaussport.export.precision.runners import NO_BF16, has_cpu_kernels
 from gaussport.export.probes import batch_sizes
 from gaussport.export.proof import Proof, agree, prove_integers, prove_runners
+from gaussport.export.sequence.probes import TokenProbes
 from gaussport.export.session import Session
 from gaussport.export.tolerance import tolerance_between_forms
 from gaussport.export.verification.subject import Subject
+from gaussport.models.image.preprocess import Preprocessing
+from gaussport.models.text.tokenization import Tokenization
 
 
 def session_opens(subject: Subject) -> str:
@@ -21,7 +24,7 @@ def session_opens(subject: Subject) -> str:
 
 
 def batches_run(subject: Subject) -> str:
-    """Every batch size, probe and memory layout gives finite logits, one row for each picture."""
+    """Every batch size, length, probe and memory layout gives finite logits, one row for each picture or text."""
     manifest = subject.bundle.manifest
     runner = next(iter(subject.runners.values()))
     for question in subject.questions:
@@ -30,8 +33,10 @@ def batches_run(subject: Subject) -> str:
             raise BundleError(f"batch {size} gives logits of shape {list(logits.shape)}, not {[size, len(manifest.labels)]}")
         if not np.isfinite(logits).all():
             raise BundleError(f"batch {size} ({question.probe}) gives logits that are NaN or infinite")
-    pictures = f", {len(subject.photographs)} photographs" if subject.photographs else ""
-    return f"batch {', '.join(map(str, batch_sizes(manifest.max_batch)))} give finite logits, in 3 memory layouts{pictures}"
+    beside = f", {len(subject.photographs)} photographs" if subject.photographs else ""
+    if isinstance(subject.probes, TokenProbes):
+        beside = f", at lengths {', '.join(map(str, subject.probes.lengths))}"
+    return f"batch {', '.join(map(str, batch_sizes(manifest.max_batch)))} give finite logits, in 3 memory layouts{beside}"
 
 
 def runners_agree(subject: Subject) -> str:
@@ -64,10 +69,10 @@ def engines_run(subject: Subject) -> str:
 def pytorch_agrees(subject: Subject) -> str:
     """The checkpoint, in PyTorch, gives the same logits."""
     manifest, checkpoint = subject.bundle.manifest, subject.original
-    if checkpoint.preprocessing.tensor_shape != manifest.preprocessing.tensor_shape:
+    reads = [_read_by(front) for front in (checkpoint.preprocessing, manifest.front)]
+    if reads[0] != reads[1]:
         raise BundleError(
-            f"{checkpoint.source} takes pictures of {checkpoint.preprocessing.tensor_shape} but the bundle of "
-            f"{manifest.preprocessing.tensor_shape}: this is another model's checkpoint"
+            f"{checkpoint.source} takes {reads[0]} but the bundle {reads[1]}: this is another model's checkpoint"
         )
     if len(checkpoint.labels) != len(manifest.labels):
         raise BundleError(
@@ -81,6 +86,12 @@ def pytorch_agrees(subject: Subject) -> str:
     same = checkpoint.sha256 == manifest.provenance.checkpoint_sha256
     file = "the bundle's own checkpoint" if same else f"{checkpoint.source}, another file than the bundle was made of"
     return f"{said}; {file}"
+
+
+def _read_by(front: Preprocessing | Tokenization) -> str:
+    if isinstance(front, Tokenization):
+        return f"text of {front.vocabulary:,} tokens with {front.pad} as padding"
+    return f"pictures of {front.tensor_shape}"
 
 
 def _integers_agree(subject: Subject) -> str:

@@ -20,6 +20,7 @@ from gaussport.export.verification.blame import layer_at_fault
 from gaussport.export.verification.explained import explanation_as_in_pytorch, explanation_tells
 from gaussport.export.verification.labelled import data_answered
 from gaussport.export.verification.operators import operators_known
+from gaussport.export.verification.sequences import padding_changes_nothing, streams_agree
 from gaussport.export.verification.size import size_explained
 from gaussport.export.verification.standard import checker_accepts, versions_supported
 from gaussport.export.verification.subject import Subject
@@ -63,6 +64,10 @@ CHECKS: tuple[Check, ...] = (
     Check("inlined", runners_agree, ("batches", "engines")),
     Check("explain", explanation_tells, ("batches",)),
 )
+OF_TEXT: tuple[Check, ...] = (
+    Check("padding", padding_changes_nothing, ("batches",)),
+    Check("streams", streams_agree, ("batches",)),
+)
 WITH_CHECKPOINT: tuple[Check, ...] = (
     Check("weights", weights_equal, ("graph", "tensors")),
     Check("pytorch", pytorch_agrees, ("batches",)),
@@ -72,10 +77,11 @@ WITH_AGAINST: tuple[Check, ...] = (Check("against", other_agrees, ("batches",)),
 WITH_DATA: tuple[Check, ...] = (Check("data", data_answered, ("batches",)),)
 
 
-def checks(wish: VerifyWish) -> tuple[Check, ...]:
-    """The checks that a wish asks for, in order."""
+def checks(wish: VerifyWish, takes_text: bool = False) -> tuple[Check, ...]:
+    """The checks that a wish asks for, in order, of a bundle for pictures or for text."""
     return (
         *CHECKS,
+        *(OF_TEXT if takes_text else ()),
         *(() if wish.checkpoint is None else WITH_CHECKPOINT),
         *(() if wish.against is None else WITH_AGAINST),
         *(() if wish.data is None else WITH_DATA),
@@ -99,7 +105,7 @@ def ask_all(subject: Subject) -> Iterator[Finding]:
         return
     passed: set[str] = set()
     failed: set[str] = set()
-    for check in checks(subject.wish):
+    for check in checks(subject.wish, subject.bundle.manifest.takes_text):
         missing = [name for name in check.needs if name not in passed]
         if missing:
             finding = Finding(check.name, "skipped", f"it needs the check {missing[0]!r} to pass")

@@ -29,6 +29,7 @@ the λ of a token are rounded one by one."""
 ERROR = 1e-5
 """How far a float32 number may be from PyTorch's, as a share of the largest, or of 1 where all are smaller."""
 _MOST_ROWS = 2  # the batches that are explained: everything of every token is kept
+_MOST_TOKENS = 1024  # of a text: a row of attention has one number for each
 
 
 def explanation_tells(subject: Subject) -> str:
@@ -48,7 +49,14 @@ def explanation_tells(subject: Subject) -> str:
 
 
 def _few(subject: Subject) -> list[Question]:
-    return [question for question in subject.questions if question.rows <= _MOST_ROWS]
+    text = subject.bundle.manifest.takes_text
+    few = [question for question in subject.questions if question.rows <= _MOST_ROWS]
+    return [question for question in few if not text or _tokens_of(question) <= _MOST_TOKENS]
+
+
+def _tokens_of(question: Question) -> int:
+    """The length of a batch of texts."""
+    return int(next(iter(question.inputs.values())).shape[1])
 
 
 def _same_logits(subject: Subject, explanation: ServedExplanation, few: list[Question]) -> str:

@@ -1,9 +1,8 @@
-"""Does the model answer labelled pictures as well as what it was made from?"""
+"""Does the model answer labelled pictures or texts as well as what it was made from?"""
 
 from gaussport.errors import BundleError
 from gaussport.export.bundle.manifest import Manifest
-from gaussport.export.calibration.pictures import labelled
-from gaussport.export.proof import on_pictures
+from gaussport.export.calibration.pictures import Pictures
 from gaussport.export.tolerance import tolerance_for
 from gaussport.export.verification.contact_sheet import contact_sheet
 from gaussport.export.verification.measurement import Measurement, measure
@@ -11,16 +10,17 @@ from gaussport.export.verification.subject import Subject
 
 
 def data_answered(subject: Subject) -> str:
-    """Accuracy, and with a reference the drop and the pictures whose answer changed; they end up on a contact sheet."""
+    """Accuracy, and with a reference the drop and whose answer changed; pictures of them end up on a contact sheet."""
     manifest, wish = subject.bundle.manifest, subject.wish
     assert wish.data is not None
-    pictures = labelled(wish.data, manifest.preprocessing, manifest.labels)
-    runner, name = next(iter(subject.forgetful.values())), manifest.input.name
-    reference = None if subject.reference is None else (subject.reference[0], on_pictures(subject.reference[1], name))
-    found = measure(on_pictures(runner, name), pictures, manifest.labels, _tolerance(subject), subject.watch, reference)
+    source, runner, name = subject.samples, next(iter(subject.forgetful.values())), manifest.input.name
+    samples = source.labelled(wish.data, manifest.labels)
+    reference = None if subject.reference is None else (subject.reference[0], source.answers(subject.reference[1], name))
+    answers = source.answers(runner, name)
+    found = measure(answers, samples, manifest.labels, _tolerance(subject), subject.watch, reference)
     subject.measurement = found
-    if found.changed:
-        subject.sheet = contact_sheet(found.changed, pictures, manifest.labels, manifest.preprocessing)
+    if found.changed and isinstance(samples, Pictures):
+        subject.sheet = contact_sheet(found.changed, samples, manifest.labels, manifest.preprocessing)
     said = _said(found, _card(manifest))
     if found.drop is not None and found.drop > wish.max_drop:
         raise BundleError(f"it drops {found.drop:.2f} points, more than --max-drop {wish.max_drop:g}: {said}")
@@ -40,13 +40,15 @@ def _card(manifest: Manifest) -> str:
     stated, old = manifest.metrics.get("held_out_accuracy"), manifest.provenance.resized_from
     if stated is None:
         return ""
-    (height, width), (now_height, now_width) = old or (0, 0), manifest.preprocessing.size
-    other = f" for pictures of {height}×{width}, and this model takes {now_height}×{now_width}" if old else ""
+    other = ""
+    if old is not None:
+        height, width = manifest.preprocessing.size
+        other = f" for pictures of {old[0]}×{old[1]}, and this model takes {height}×{width}"
     return f"its checkpoint's card states {stated:.2%}{other}"
 
 
 def _said(found: Measurement, card: str) -> str:
-    said = [f"{found.accuracy:.2%} of {found.pictures:,} pictures of {found.source} are right"]
+    said = [f"{found.accuracy:.2%} of {found.pictures:,} {found.things} of {found.source} are right"]
     if found.reference is not None:
         ties = sum(change.tie for change in found.changed)
         beside = f", {ties} of them ties within the tolerance" if ties else ""
@@ -54,5 +56,5 @@ def _said(found: Measurement, card: str) -> str:
     elif card:
         said.append(card)
     if found.unreadable:
-        said.append(f"{len(found.unreadable):,} pictures cannot be read, the first is {found.unreadable[0]}")
+        said.append(f"{len(found.unreadable):,} {found.things} cannot be read, the first is {found.unreadable[0]}")
     return ", ".join(said)

@@ -1,4 +1,4 @@
-"""What a model does on labelled pictures, beside a reference: accuracy, per class, and every answer that changed."""
+"""What a model does on labelled pictures or texts, beside a reference: accuracy, per class, every answer that changed."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gaussport.export.calibration.pictures import Pictures
-from gaussport.export.precision.accuracy import NO_ANSWER, Answers, best, none_readable
+from gaussport.export.calibration.samples import Answers, Samples
+from gaussport.export.precision.accuracy import NO_ANSWER, best, none_readable
 from gaussport.export.progress import Watch
 
 
@@ -48,6 +48,7 @@ class Measurement:
     agreement: float | None = None
     """Share of the pictures that both put into the same class, right or wrong."""
     changed: tuple[Changed, ...] = ()
+    things: str = "pictures"
 
     @property
     def drop(self) -> float | None:
@@ -63,41 +64,40 @@ class Measurement:
 
 def measure(
     model: Answers,
-    pictures: Pictures,
+    samples: Samples,
     labels: tuple[str, ...],
     tolerance: float,
     watch: Watch,
     reference: tuple[str, Answers] | None = None,
 ) -> Measurement:
-    """Show both models every picture. One that cannot be read is named and left out.
+    """Show both models every sample. One that cannot be read is named and left out.
 
     Raises:
-        DataError: no picture can be read.
+        DataError: none can be read.
     """
     read: list[int] = []
     unreadable: list[str] = []
     rows, others = [], []
-    for shown, pixels, unread in watch(pictures.readable(), pictures.batch_count, "labelled pictures"):
+    for shown, batch, unread in watch(samples.readable(), samples.batch_count, f"labelled {samples.things}"):
         read += shown
-        unreadable += [pictures.names[index] for index in unread]
+        unreadable += [samples.names[index] for index in unread]
         if shown:
-            rows.append(model(pixels))
+            rows.append(model(batch))
             if reference is not None:
-                others.append(reference[1](pixels))
+                others.append(reference[1](batch))
     if not rows:
-        raise none_readable(pictures)
-    targets = np.asarray(pictures.targets)[read]
+        raise none_readable(samples)
+    targets = np.asarray(samples.targets)[read]
     found = best(np.concatenate(rows))
     if reference is None:
-        return Measurement(
-            pictures.source, len(read), tuple(unreadable), _share(found == targets), _by_class(labels, targets, found, None)
-        )
+        share, classes = _share(found == targets), _by_class(labels, targets, found, None)
+        return Measurement(samples.source, len(read), tuple(unreadable), share, classes, things=samples.things)
     logits = np.concatenate(others)
     expected = best(logits)
     changed = tuple(
         Changed(
             read[row],
-            pictures.names[read[row]],
+            samples.names[read[row]],
             int(targets[row]),
             int(expected[row]),
             int(found[row]),
@@ -106,7 +106,7 @@ def measure(
         for row in np.flatnonzero(found != expected)
     )
     return Measurement(
-        pictures.source,
+        samples.source,
         len(read),
         tuple(unreadable),
         _share(found == targets),
@@ -115,6 +115,7 @@ def measure(
         _share(expected == targets),
         _share(found == expected),
         changed,
+        samples.things,
     )
 
 

@@ -1,13 +1,16 @@
 """Is the model about as large as its parameters?"""
 
 import torch
+from torch import nn
 
 from gaussport.errors import GaussportError
+from gaussport.export.bundle.manifest import Manifest
 from gaussport.export.model_file import stored_bytes, tensor_bytes
 from gaussport.export.size import size_said
 from gaussport.export.verification.subject import Subject
-from gaussport.models.classifier import Classifier
+from gaussport.models.checkpoint.kinds import module_of
 from gaussport.models.config import ClassifierConfig
+from gaussport.models.sequence import SequenceConfig
 
 
 def size_explained(subject: Subject) -> str:
@@ -27,7 +30,12 @@ def _parameter_shapes(subject: Subject) -> dict[str, tuple[int, ...]] | None:
             module = subject.classifier
         else:
             with torch.device("meta"):
-                module = Classifier(ClassifierConfig.from_json(subject.bundle.manifest.config))
+                module = _classifier(subject.bundle.manifest)
     except (GaussportError, TypeError, ValueError, RuntimeError):
         return None
     return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+
+
+def _classifier(manifest: Manifest) -> nn.Module:
+    kind = SequenceConfig if manifest.takes_text else ClassifierConfig
+    return module_of(kind.from_json(manifest.config))

@@ -11,14 +11,16 @@ from google.protobuf.message import DecodeError
 from torch import nn
 
 from gaussport.errors import BundleError
-from gaussport.export.bundle.manifest import DATA_FILE, MODEL_FILE
+from gaussport.export.bundle.manifest import DATA_FILE, MODEL_FILE, STEP_FILE
 from gaussport.export.bundle.store import Bundle, open_bundle
+from gaussport.export.calibration.samples import Source
 from gaussport.export.graph_check import all_nodes
 from gaussport.export.model_file import ModelFile
 from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.progress import Watch, unwatched
 from gaussport.export.proof import PYTORCH, InPyTorch, Proof, Remembered, Runs, UnderNames, sessions
 from gaussport.export.rereading import read_again
+from gaussport.export.sequence.probes import TokenProbes
 from gaussport.export.trained import Trained
 from gaussport.export.verification.engines import Absent, engines
 from gaussport.export.verification.measurement import Measurement
@@ -112,17 +114,39 @@ class Subject:
             return str(self.wish.against), UnderNames(next(iter(self.other.forgetful.values())), names)
         return None
 
-    @property
-    def probes(self) -> Probes:
+    @cached_property
+    def step(self) -> ModelFile | None:
+        """`step.onnx`, which may point into the same file beside it as the model does; None where there is none."""
+        if self.bundle.manifest.stream is None:
+            return None
+        names = [name for name in (DATA_FILE,) if name in self.bundle.manifest.files]
+        return ModelFile(self.bundle.read(STEP_FILE), {name: self.bundle.content(name) for name in names})
+
+    @cached_property
+    def samples(self) -> Source:
+        """Where what the model is measured on comes from."""
         manifest = self.bundle.manifest
+        names = [manifest.tokenization.file] if manifest.takes_text and manifest.tokenization.file else []
+        return Source(manifest.front, {name: self.bundle.read(name) for name in names}, manifest.further_inputs)
+
+    @property
+    def probes(self) -> Probes | TokenProbes:
+        manifest = self.bundle.manifest
+        if manifest.takes_text:
+            trained = manifest.config.get("trained_length")
+            length = trained if isinstance(trained, int) and trained > 0 else manifest.tokenization.max_tokens
+            return TokenProbes.of(manifest.tokenization, length, manifest.input.name)
         stated = manifest.config.get("patch")
         patch = stated if isinstance(stated, int) and stated > 0 else None
         return Probes.of(manifest.preprocessing, patch, manifest.input.name, manifest.further_inputs)
 
     @cached_property
     def photographs(self) -> Sequence[Pixels]:
-        return photographs(self.bundle.manifest.preprocessing)
+        """None for a model that reads text."""
+        manifest = self.bundle.manifest
+        return () if manifest.takes_text else photographs(manifest.preprocessing)
 
     @cached_property
     def questions(self) -> list[Question]:
-        return self.probes.questions(self.bundle.manifest.max_batch, self.photographs)
+        most, probes = self.bundle.manifest.max_batch, self.probes
+        return probes.questions(most) if isinstance(probes, TokenProbes) else probes.questions(most, self.photographs)

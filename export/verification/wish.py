@@ -12,8 +12,8 @@ DEFAULT_MAX_DROP = 0.5
 
 @dataclass(frozen=True)
 class VerifyWish:
-    """`checkpoint` (with `config`) or `against`, another bundle, is the reference; `data` names labelled pictures: a folder,
-    or `mnist`."""
+    """`checkpoint` (with `config`) or `against`, another bundle, is the reference; `data` names labelled pictures or
+    texts: a folder, a table, or `mnist`."""
 
     checkpoint: Path | None = None
     config: Path | None = None
@@ -33,5 +33,7 @@ class VerifyWish:
             raise UsageError("--model makes the module of a checkpoint, and there is none: give it with --checkpoint")
         if not 0 <= self.max_drop <= 100:
             raise UsageError(f"--max-drop is {self.max_drop:g} but must be from 0 to 100 percentage points")
-        if self.data is not None and self.data != MNIST and not Path(self.data).is_dir():
-            raise UsageError(f"--data is {self.data!r}, which is no folder: lay one out as label/picture, or give {MNIST}")
+        if self.data is not None and self.data != MNIST and not Path(self.data).exists():
+            raise UsageError(
+                f"--data is {self.data!r}, which is no folder: lay one out as label/file, or give {MNIST}, or a table"
+            )

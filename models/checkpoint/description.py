@@ -12,11 +12,14 @@ from gaussport.models.image.preprocess import Preprocessing
 from gaussport.models.image.wishes import PictureWishes
 from gaussport.models.sequence.config import SequenceConfig
 from gaussport.models.text.tokenization import BYTE_PAD, Tokenization
+from gaussport.models.text.wishes import TextWishes
 
 _FINITE = 1e300
 WINDOW = 4
 """How many times its trained length a window of a sequence classifier has, unless somebody says otherwise: without a table
 of positions nothing ends at the trained length, and the proof runs to here."""
+TOKENIZER_FILE = "tokenizer.json"
+"""What a bundle calls the tokenizer that somebody named."""
 _PARTS = {
     "mean": ("mean",),
     "std": ("std",),
@@ -67,22 +70,30 @@ def preprocessing_from(
     return preprocessing, tuple(f"preprocessing.{part}" for part in assumed)
 
 
-def tokenization_from(document: object, config: SequenceConfig, source: str) -> tuple[Tokenization, tuple[str, ...]]:
-    """The tokenization that `document` states, and what nobody stated: without one, a model of 257 tokens reads bytes, in
-    windows of four times the length that it was trained at.
+def tokenization_from(
+    document: object, config: SequenceConfig, source: str, wishes: TextWishes | None = None
+) -> tuple[Tokenization, tuple[str, ...]]:
+    """The tokenization that `document` states, changed as wished, and what nobody stated: without one, a model of 257 tokens
+    reads bytes, in windows of four times the length that it was trained at.
 
     Raises:
         ConfigurationError: it is not a tokenization, it has other tokens than the model, or it is needed and missing.
     """
-    if document is None:
-        if (config.vocabulary, config.pad) != (BYTE_PAD + 1, BYTE_PAD):
+    wishes = wishes or TextWishes()
+    assumed = ("preprocessing",) if document is None and wishes.tokenizer is None else ()
+    if document is None or wishes.tokenizer is not None:
+        document = Tokenization.of_bytes(WINDOW * config.trained_length).model_dump()
+        tokens = {"vocabulary": config.vocabulary, "pad": config.pad}
+        if wishes.tokenizer is not None:
+            document |= {"kind": "tokenizers", "file": TOKENIZER_FILE, **tokens}
+        elif tokens != {"vocabulary": BYTE_PAD + 1, "pad": BYTE_PAD}:
             raise ConfigurationError(
-                f"nobody says how text becomes the {config.vocabulary:,} tokens of {source}: give the object preprocessing "
-                "beside its config, with --config FILE"
+                f"nobody says how text becomes the {config.vocabulary:,} tokens of {source}: give its tokenizer with "
+                "--tokenizer FILE, or the object preprocessing beside its config with --config FILE"
             )
-        return Tokenization.of_bytes(WINDOW * config.trained_length), ("preprocessing",)
     try:
         tokenization = Tokenization.model_validate(document)
+        tokenization = Tokenization.model_validate(wishes.applied(tokenization.model_dump()))
     except ValidationError as error:
         raise ConfigurationError(_first_fault(error, source)) from None
     if (tokenization.vocabulary, tokenization.pad) != (config.vocabulary, config.pad):
@@ -90,7 +101,7 @@ def tokenization_from(document: object, config: SequenceConfig, source: str) -> 
             f"the preprocessing of {source} makes tokens of a vocabulary of {tokenization.vocabulary} with "
             f"{tokenization.pad} as pad, but the configuration has {config.vocabulary} and {config.pad}"
         )
-    return tokenization, ()
+    return tokenization, assumed
 
 
 def labels_from(document: object, classes: int, source: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from gaussport.models.checkpoint.wishes import Wishes
 from gaussport.models.config import ClassifierConfig
 from gaussport.models.image.wishes import PictureWishes
 from gaussport.models.sequence.config import SequenceConfig
+from gaussport.models.text.wishes import TextWishes
 
 _SURE_NAMES = {"patch_embed.weight", "token_embed.weight", "head.weight", "pos_embed"}
 
@@ -69,6 +70,8 @@ def checkpoint_of(survey: Survey, labels: Sequence[str] | None = None, wishes: W
 
 
 def _of_pictures(survey: Survey, config: ClassifierConfig, labels: object, wishes: Wishes) -> Checkpoint:
+    if wishes.text != TextWishes():
+        raise UsageError(f"{survey.source} is a classifier of pictures: leave out what is said about text")
     described = survey.preprocessing
     preprocessing, assumed = preprocessing_from(
         _preprocessing_part(described.content) if described else None,
@@ -83,7 +86,7 @@ def _of_pictures(survey: Survey, config: ClassifierConfig, labels: object, wishe
 def _of_sequences(survey: Survey, config: SequenceConfig, labels: object, wishes: Wishes) -> SequenceCheckpoint:
     if wishes.pictures != PictureWishes() or wishes.input_size is not None:
         raise UsageError(f"{survey.source} is a classifier of sequences: leave out what is said about pictures")
-    tokenization, assumed = tokenization_from(survey.tokenization, config, survey.source)
+    tokenization, assumed = tokenization_from(survey.tokenization, config, survey.source, wishes.text)
     return SequenceCheckpoint(
         config=config, preprocessing=tokenization, **_of_any(survey, config.classes, labels, assumed, wishes)
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from gaussport.errors import UsageError
 from gaussport.models.image.wishes import PictureWishes
+from gaussport.models.text.wishes import TextWishes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class Wishes:
     rename: tuple[tuple[str, str], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     pictures: PictureWishes = field(default_factory=PictureWishes)
+    text: TextWishes = field(default_factory=TextWishes)
     input_size: tuple[int, int] | None = None
     known: Mapping[str, Any] = field(default_factory=dict)
 

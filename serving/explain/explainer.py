@@ -43,7 +43,8 @@ class Explainer:
                 "it has to be exported again"
             )
         self._input, self._output = bundle.manifest.input.name, bundle.manifest.output.name
-        self._dtype = np.float16 if bundle.manifest.input.dtype == "float16" else np.float32
+        dtype = bundle.manifest.input.dtype
+        self._dtype = np.dtype(np.float32 if dtype == "bfloat16" else dtype)
         name = f"{EXPLAIN_FILE} of {bundle.path}"
         model, beside = (
             bundle.read(MODEL_FILE),
@@ -66,12 +67,14 @@ class Explainer:
         pixels = inputs[self._input].astype(self._dtype, copy=False)
         logits, *given = self._session.run([self._output, *names], {**inputs, self._input: pixels})
         tensors = dict(zip(names, given, strict=True))
+        # Tokens of a text lie in one row.
+        area = (1, pixels.shape[1]) if self.manifest.takes_text else self.manifest.preprocessing.size
         layers = tuple(
             Layer(
                 layer["name"],
                 layer["operator"],
                 tuple(layer["grid"]) if layer["grid"] else None,
-                self.manifest.preprocessing.size,
+                area,
                 layer["attributes"],
                 {output: tensors[f"{layer['name']}/{output}"] for output in layer["outputs"]},
             )

@@ -24,6 +24,7 @@ from gaussport.export.precision.wish import PrecisionWish
 from gaussport.export.progress import unwatched
 from gaussport.export.trained import Trained
 from gaussport.models import zoo
+from gaussport.models.checkpoint import read_checkpoint
 
 Traced = tuple[str, Trained, onnx.ModelProto]
 
@@ -94,7 +95,7 @@ def _without_explanation(bundle: Bundle, destination: Path) -> Path:
 
 
 def _trace(checkpoint: Path) -> Traced:
-    whole = work.read_checkpoint(checkpoint)
+    whole = read_checkpoint(checkpoint)
     depth = DEPTH[checkpoint.stem]
     kept = {
         name: tensor
@@ -112,7 +113,7 @@ def _bundle(name: str, trained: Trained, model: onnx.ModelProto, precision: str,
     if precision != "fp32":
         calibration = _noise(destination.with_name("calibration")) if precision == "int8" else None
         wish = PrecisionWish(precision=precision, calibration_data=calibration)
-        conversion = work.convert(copy, wish, trained.probes, trained.preprocessing, unwatched)
+        conversion = work.convert(copy, wish, trained.probes, trained.samples, unwatched)
     with writing_bundle(destination) as draft:
         written = work.write_model(conversion.model, draft.folder)
         work.write_explanation(draft.folder, written, work.constants_of(trained.module))

@@ -128,7 +128,7 @@ def test_a_residual_stream_of_8000_fails_with_the_layer_to_keep_and_passes_with_
     )
     assert not destination.exists()
     assert export("--precision", "fp16", "--keep-fp32", "residual", **wish) == 0
-    module = work.trained_classifier(work.read_checkpoint(path)).module
+    module = work.trained_classifier(work.read_any_checkpoint(path)).module
     with torch.no_grad():
         expected = module(torch.from_numpy(ssog.digits[:64])).numpy()
     answers = Runtime(open_bundle(destination), threads=1).run(ssog.digits[:64])
