@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_folder(arguments.output, [arguments.bundle, *arguments.against])
     require_matplotlib()
     bundles = [open_bundle(path, check_hashes=False) for path in (arguments.bundle, *arguments.against)]
+    _expect_pictures(bundles)
     _expect_same_labels(bundles)
     files = labelled_files(arguments.data, bundles[0].manifest.labels)
     limits = ImageLimits(settings.max_pixels, settings.max_side_ratio)
@@ -86,6 +87,17 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _tell(report.document, arguments.output, files)
     return 0
+
+
+def _expect_pictures(bundles: "list[Bundle]") -> None:
+    from gaussport.errors import UsageError
+
+    for bundle in bundles:
+        if bundle.manifest.takes_text or bundle.manifest.further_inputs:
+            what = "text" if bundle.manifest.takes_text else "more than pictures"
+            raise UsageError(
+                f"{bundle.path} reads {what}, and a report shows pictures: measure it with gaussport verify --data"
+            )
 
 
 def _expect_same_labels(bundles: "list[Bundle]") -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gaussport.errors import ImageError, ServingError
+from gaussport.errors import ImageError
 from gaussport.export.bundle.manifest import Manifest
 from gaussport.models.image.decode import ImageLimits
 from gaussport.serving.explain.pictures import seen
@@ -46,10 +46,6 @@ class Asked:
     size: int
 
     def __post_init__(self) -> None:
-        """Raises a ServingError for a model that reads more than pictures."""
-        manifest = self.runtime.manifest
-        if len(getattr(manifest, "inputs", ())) > 1:
-            raise ServingError(f"{manifest.name} reads more than pictures, which a report cannot give it: verify it instead")
         self.size = 1 if self.runtime.fixed_batch is not None else min(self.size, self.runtime.max_batch)
         self._batches: list[NDArray[np.float32]] = []
         self._read: list[int] = []

@@ -25,7 +25,8 @@ from sklearn.metrics import (
 )
 
 from gaussport.cli import main
-from gaussport.export.bundle.store import Bundle
+from gaussport.export.bundle.manifest import FurtherInput
+from gaussport.export.bundle.store import Bundle, writing_bundle
 from gaussport.serving.model_report.answers import NO_ANSWER, Answers
 from gaussport.serving.model_report.comparison import compared
 from gaussport.serving.model_report.folder import write_files
@@ -217,6 +218,19 @@ def test_refusals_are_one_sentence_and_write_nothing(
     assert fault.format(**places) in error
     assert error.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_model_that_reads_more_than_pictures_is_refused(
+    bundles: Bundles, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = bundles("mnist-gma")
+    age = FurtherInput(name="age", dtype="float32", shape=(bundle.manifest.input.shape[0], 1), low=0, high=1)
+    with writing_bundle(tmp_path / "wide") as draft:
+        for name in bundle.manifest.files:
+            (draft.folder / name).write_bytes(bundle.read(name))
+        draft.finish(lambda files: bundle.manifest.model_copy(update={"files": files, "further_inputs": (age,)}))
+    assert main(["report", str(tmp_path / "wide"), "--data", str(data), "-o", str(tmp_path / "out")]) == 2
+    assert "reads more than pictures, and a report shows pictures: measure it with gaussport" in capsys.readouterr().err
 
 
 def test_without_matplotlib_it_says_what_to_install(
