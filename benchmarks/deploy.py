@@ -1,4 +1,4 @@
-"""The figures of docs/deploy.md, measured anew on this machine, which should have nothing else to do.
+"""The figures of docs/deploy.md and docs/many-pictures.md, measured anew on a machine that should have nothing else to do.
 
     python -m benchmarks.deploy build/mnist-ssog build/digits
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.page import rewrite
 
-PAGE = Path(__file__).parents[1] / "docs" / "deploy.md"
+DOCS = Path(__file__).parents[1] / "docs"
 REPEATS = 10
 """A job of the pictures over and over: starting must not count."""
 
@@ -33,12 +33,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as home:
         busy = os.getloadavg()[0]
         texts = {
-            "capacity": capacity(wish.bundle, pictures, wish.seconds, Path(home)),
-            "capacity on Ray": on_ray(wish.bundle, pictures, wish.seconds),
-            "a million pictures": million(wish.bundle, wish.pictures, Path(home)),
+            ("deploy.md", "capacity"): capacity(wish.bundle, pictures, wish.seconds, Path(home)),
+            ("deploy.md", "capacity on Ray"): on_ray(wish.bundle, pictures, wish.seconds),
+            ("many-pictures.md", "a million pictures"): million(wish.bundle, wish.pictures, Path(home)),
         }
-    for name, text in texts.items():
-        rewrite(name, f"{text}\n\n{machine(busy)}", PAGE)
+    for (page, name), text in texts.items():
+        rewrite(name, f"{text}\n\n{machine(busy)}", DOCS / page)
     return 0
 
 

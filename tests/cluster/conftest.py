@@ -16,7 +16,7 @@ from tests.serving.conftest import encoded, picture, write_tiny
 pytest.importorskip("ray", reason="install gaussport[ray] to run a Ray cluster")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of Ray, about itself
-    import ray.serve
+    import ray.serve  # noqa: F401
 
 WORDS = [sys.executable, "-m", "gaussport"]
 
