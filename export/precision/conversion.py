@@ -21,6 +21,7 @@ from gaussport.export.precision.layers import chosen, layers, named
 from gaussport.export.precision.overflow import overflowing
 from gaussport.export.precision.quantization import quantizable, quantize
 from gaussport.export.precision.search import Harm, smallest_set
+from gaussport.export.precision.support import unsupported
 from gaussport.export.precision.wish import DEFAULT_PICTURES, PrecisionWish
 from gaussport.export.probes import Asks
 from gaussport.export.progress import Watch
@@ -82,7 +83,7 @@ def _narrowed(
         pictures = source.unlabelled(wish.data, DEFAULT_PICTURES)
         shown = watch(pictures.batches(), pictures.batch_count, "looking for overflow")
         batches = chain(batches, map(probes.with_samples, shown))
-    kept = overflowing(model, format, batches) | asked
+    kept = unsupported(model, format) | overflowing(model, format, batches) | asked
     return _conversion(names, kept, lambda keep: operate(model, lambda graph: narrow(graph, format, keep)))
 
 
