@@ -1,13 +1,13 @@
 """`gaussport::separable_gaussian_filter` for PyTorch: forward, analytic backward, meta kernel.
 
 Both passes are matrix products over filters made from μ and σ. `einsum` folds the axes that a fixed field lacks
-(b = h = w = 1) into the product's free side, so such a field is never expanded. Heads, and images that have fields of their
-own, share nothing: where their filters are many they are taken a few at a time, which bounds memory and keeps to the cache.
-Only the operands are saved for backward; filters and the row pass are made again there.
+(b = h = w = 1) into the product's free side, so such a field is never expanded. Heads, images that have fields of their own,
+and rows of a steered field share nothing but the values: where their filters are many they are taken a few at a time, which
+bounds memory and keeps to the cache. Only operands are saved for backward; filters and the row pass are made again there.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,8 +28,8 @@ LEAST_LOG = -60.0
 """Exponents end here: exp(−60) is 2⁻⁸⁶ of the nearest cell's weight, which no sum can show. Smaller ones would become
 subnormal numbers, with which exponentials and products take tens of times as long."""
 
-MOST_WEIGHTS = 1 << 21
-"""Filter weights of both directions made at a time: 8 MB in float32, one head of a 64×64 grid with four atoms."""
+MOST_WEIGHTS = 1 << 20
+"""Filter weights of both directions made at a time: four megabytes in float32, one image of a 14×14 grid whole, a few rows of a larger one."""
 
 LEAST_VARIANCE = 1e-36  # in cells²; far below what would move the nearest cell's weight from 1, and finite when inverted
 
@@ -73,7 +73,7 @@ def on_gpu(value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> Tens
 def _in_torch(value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> Tensor:
     dtype = computing_dtype(value)
     parts = _parts([value.to(dtype), offset.to(dtype), width.to(dtype), weight.to(dtype)])
-    return _whole([_Filters(*part).output() for part in heads] for heads in parts).to(value.dtype).contiguous()
+    return _whole([_output(*part) for part in heads] for heads in parts).to(value.dtype).contiguous()
 
 
 @separable_gaussian_filter.register_fake
@@ -90,7 +90,7 @@ def _backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tup
     operands: tuple[Tensor, ...] = ctx.saved_tensors  # type: ignore[attr-defined]
     dtype = computing_dtype(operands[0])
     parts = _parts([*(operand.to(dtype) for operand in operands), gradient.to(dtype)])
-    gradients = [[_Filters(*part).gradients(of_output) for *part, of_output in heads] for heads in parts]
+    gradients = [[_gradients(*part) for part in heads] for heads in parts]
     joined = (_whole([part[n] for part in heads] for heads in gradients) for n in range(len(operands)))
     return tuple(g.to(operand.dtype) for g, operand in zip(joined, operands, strict=True))
 
@@ -122,6 +122,34 @@ def _parts(tensors: Sequence[Tensor]) -> list[list[list[Tensor]]]:
     return [[list(part) for part in zip(*(x.split(heads, 3) for x in few), strict=True)] for few in by_image]
 
 
+def _output(value: Tensor, *field: Tensor) -> Tensor:
+    """The output of some images and heads, by a few rows of the field at a time."""
+    rows = [_Filters(value, *few, first=first).output() for first, few in _rows(field)]
+    return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
+
+
+def _gradients(value: Tensor, *field_and_gradient: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of value, offset, width and weight of some images and heads, by a few rows of the field at a time."""
+    of_value, of_field = None, []
+    for first, (*field, gradient) in _rows(field_and_gradient):
+        from_rows, *of_rows = _Filters(value, *field, first=first).gradients(gradient)
+        of_value = from_rows if of_value is None else of_value + from_rows
+        of_field.append(of_rows)
+    assert of_value is not None
+    return of_value, *(torch.cat(few, 1) for few in zip(*of_field, strict=True))
+
+
+def _rows(tensors: Sequence[Tensor]) -> Iterator[tuple[int, tuple[Tensor, ...]]]:
+    """First row, and offset, width, weight and whatever else has rows, for a few rows of a steered field at a time."""
+    weight = tensors[2]
+    batch, H, W, P, R = weight.shape
+    rows = H if (H, W) == (1, 1) else max(1, MOST_WEIGHTS // (batch * W * P * R * (H + W)))
+    firsts = range(0, H, rows)
+    if len(firsts) == 1:
+        return iter([(0, tuple(tensors))])
+    return zip(firsts, zip(*(x.split(rows, 1) for x in tensors), strict=True), strict=True)
+
+
 def _whole(parts: Iterable[Sequence[Tensor]]) -> Tensor:
     """What `_parts` took apart."""
     rows = [heads[0] if len(heads) == 1 else torch.cat(tuple(heads), 3) for heads in parts]
@@ -135,15 +163,19 @@ class _Filters:
     j row that is summed over; m atoms times cells.
     """
 
-    def __init__(self, value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> None:
+    def __init__(self, value: Tensor, offset: Tensor, width: Tensor, weight: Tensor, first: int) -> None:
+        """`offset`, `width` and `weight` of a steered field may be those of a few rows, the first of which is `first`."""
         _, H, W, _, _ = value.shape
-        self.sizes = (H, W, weight.shape[-1])
+        self.steered = tuple(value.shape[1:3]) == (1, 1) or tuple(offset.shape[1:3]) != (1, 1)
+        rows = offset.shape[1] if self.steered else H
+        self.sizes = (rows, W, weight.shape[-1])
         self.batch = "b" if offset.shape[0] == value.shape[0] else ""
-        self.steered = offset.shape[1:3] == value.shape[1:3]
         self.value = value.permute(0, 2, 3, 1, 4)  # [B, W, P, H, D]
         self.weight = weight.permute(0, 1, 3, 2, 4)  # [b, h, P, w, R]
-        self.row = _Gaussian(H, offset[..., 0].permute(0, 2, 3, 1, 4), width[..., 0].permute(0, 2, 3, 1, 4))
-        self.col = _Gaussian(W, offset[..., 1].permute(0, 1, 3, 2, 4), width[..., 1].permute(0, 1, 3, 2, 4))
+        row_field = (x[..., 0].permute(0, 2, 3, 1, 4) for x in (offset, width))
+        col_field = (x[..., 1].permute(0, 1, 3, 2, 4) for x in (offset, width))
+        self.row = _Gaussian(range(first, first + rows), H, *row_field)
+        self.col = _Gaussian(range(W), W, *col_field)
         self.row_matrix = self.row.filters.flatten(3, 4)  # [b, w, P, H·R, H]
         self.col_matrix = (self.weight[..., None] * self.col.filters).flatten(4)  # [b, h, P, W, R·W]
 
@@ -178,7 +210,7 @@ class _Filters:
 
 
 class _Gaussian:
-    """softmax over cells of −(distance − μ)² / 2σ² for each query along one axis: `filters` [·, ·, P, L, R, L].
+    """softmax over cells of −(distance − μ)² / 2σ² for each query along one axis: `filters` [·, ·, P, L, R, cells].
 
     With j* the cell nearest to query − μ, the exponent less its maximum is −step·(step + 2·excess) / 2σ², where step is
     j* − j, an exact integer, and excess is query − j* − μ: nothing cancels when μ lies far outside the grid. It is 0 at j*
@@ -186,16 +218,16 @@ class _Gaussian:
     weight is below exp(LEAST_LOG + 1) of the nearest one's are left out.
     """
 
-    def __init__(self, cells: int, mu: Tensor, sigma: Tensor) -> None:
-        """`mu` and `sigma` are [·, ·, P, l, R] with l = L = cells or, for a fixed field, 1."""
-        self.cells, self.mu, self.sigma = cells, mu, sigma
+    def __init__(self, queries: range, cells: int, mu: Tensor, sigma: Tensor) -> None:
+        """`mu` and `sigma` are [·, ·, P, l, R] with l = L, the number of queries, or, for a fixed field, 1."""
+        self.queries, self.cells, self.mu, self.sigma = queries, cells, mu, sigma
         unnormalised = threshold(self._step_and_log()[1].exp(), math.exp(LEAST_LOG + 1), 0.0)
         self.filters = unnormalised / unnormalised.sum(-1, keepdim=True)
 
     def _step_and_log(self) -> tuple[Tensor, Tensor]:
-        """j* − j and the exponent, both [·, ·, P, L, R, L]; made again for the gradients instead of kept."""
+        """j* − j and the exponent, both [·, ·, P, L, R, cells]; made again for the gradients instead of kept."""
         cell = torch.arange(self.cells, device=self.mu.device, dtype=self.mu.dtype)
-        query = cell[:, None]  # against [..., L, R]
+        query = torch.arange(self.queries.start, self.queries.stop, device=self.mu.device, dtype=self.mu.dtype)[:, None]
         nearest = (query - self.mu.detach().round()).clamp(0, self.cells - 1)  # query − μ would be rounded before it is
         excess = query - nearest - self.mu
         factor = -0.5 / self.sigma.square().clamp(min=LEAST_VARIANCE)

@@ -135,7 +135,7 @@ def test_saves_only_its_operands_for_backward(filter_operands: Operands) -> None
 
 @pytest.mark.parametrize("most_weights", [1, 200])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_few_heads_at_a_time_give_the_whole(
+def test_a_few_images_heads_and_rows_at_a_time_give_the_whole(
     filter_operands: Operands, monkeypatch: pytest.MonkeyPatch, layout: tuple[bool, bool], most_weights: int
 ) -> None:
     operands = tuple(x.requires_grad_() for x in filter_operands(3, 3, 4, 5, 2, 2, steered=layout[0], batched=layout[1]))
