@@ -53,7 +53,7 @@ class ServedModels:
     def __init__(self, repository: Repository, settings: Settings, metrics: Metrics) -> None:
         self._repository = repository
         self._settings = settings
-        self._metrics = metrics
+        self.metrics = metrics
         self._models: dict[str, dict[str, ServedModel]] = {}
         self._index: dict[Key, IndexEntry] = {}
         self._unloaded: set[str] = set()
@@ -228,12 +228,12 @@ class ServedModels:
         except Exception as error:  # noqa: BLE001 - whatever a bundle makes its readers raise, the others are served
             fault = error if isinstance(error, GaussportError) else ServingError(f"{entry.path} cannot be served: {error!r}")
             faults[key] = fault
-            self._metrics.loads.labels("failed").inc()
+            self.metrics.loads.labels("failed").inc()
             self._note(entry, State.READY if served else State.UNAVAILABLE, fault)
             return served is not None
         model.batcher.start()
         self._models.setdefault(entry.name, {})[entry.version] = model
-        self._metrics.loads.labels("ok").inc()
+        self.metrics.loads.labels("ok").inc()
         log.info("model %s, version %s is served from %s", *key, entry.path)
         self._note(entry, State.READY)
         if served is not None:
@@ -241,7 +241,7 @@ class ServedModels:
         return True
 
     def _loaded(self, entry: Entry) -> ServedModel:
-        return ServedModel(entry.open(), self._settings, self._metrics, entry.name, entry.version)
+        return ServedModel(entry.open(), self._settings, self.metrics, entry.name, entry.version)
 
     def _let_go(self, key: Key, reason: str) -> None:
         name, version = key

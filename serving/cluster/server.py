@@ -24,6 +24,8 @@ from gaussport.serving.cluster.quiet_ray import ray
 from gaussport.serving.listening import address_of, check_tls, listen
 from gaussport.serving.settings import Settings
 
+QUIET = {"logging_config": {"log_level": "CRITICAL", "enable_access_log": False}}
+"""Of Ray's controller and proxies: they write to our standard error, and a replica's fault is our one sentence there."""
 _LOOK_S = 0.1
 _GRACE_S = 15.0
 """Beyond the drain, for Ray to reach every replica and hear back."""
@@ -47,13 +49,13 @@ def serve_on_ray(paths: Sequence[Path], settings: Settings, announce: Callable[[
         _on_signals(lambda: sys.exit(0))
         names = rehearse(paths, settings)
         try:
-            deploy(document(paths, settings, port))
+            deploy(document(paths, settings, port) | QUIET)
             _on_signals(stop.set)
             replicas = f"{settings.replicas} replica{'s' if settings.replicas > 1 else ''}"
             announce(f"gaussport serving {', '.join(names)} ({settings.provider}, {replicas} on Ray) on {address}")
             stop.wait()
             deploy(
-                document(paths, settings, port, {"stopping": True}),
+                document(paths, settings, port, {"stopping": True}) | QUIET,
                 settings.drain_delay_s + settings.drain_timeout_s + _GRACE_S,
             )
         finally:

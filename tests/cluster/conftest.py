@@ -1,4 +1,4 @@
-"""A Ray cluster of three machines, simulated on this one: a head without room for replicas, two with room for one each."""
+"""A Ray cluster on this machine alone: a head without room for replicas, and two machines with a core and, in name, a GPU."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class Machines:
         self.workers = [self.add(), self.add()]
 
     def add(self) -> Any:
-        return self._cluster.add_node(num_cpus=1, object_store_memory=100_000_000)
+        return self._cluster.add_node(num_cpus=1, num_gpus=1, object_store_memory=100_000_000)
 
     def lose(self, worker: Any) -> None:
         """As if its plug were pulled."""
