@@ -24,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="layers that stay float32, e.g. blocks.3.mlp or residual",
     )
     group.add_argument(
-        "--calibration-data", metavar="FOLDER", help=f"pictures for int8, or mnist; {DEFAULT_PICTURES} of them are run"
+        "--calibration-data", metavar="FOLDER", help=f"pictures or texts for int8, or mnist; {DEFAULT_PICTURES} are run"
     )
     group.add_argument(
         "--calibration", choices=METHODS, default="percentile", help="how int8 chooses its ranges (%(default)s)"
     )
     group.add_argument(
-        "--data", metavar="FOLDER", help="labelled pictures as label/picture, or mnist: measure accuracy on them"
+        "--data", metavar="FOLDER", help="labelled pictures or texts as label/file, or mnist: measure accuracy on them"
     )
     group.add_argument(
         "--max-drop", type=float, metavar="POINTS", help="refuse a model that loses more percentage points on --data"
@@ -58,11 +58,12 @@ def say_precision(record: dict[str, Any]) -> None:
         say(f"kept in float32: {escape(name)}, {escape(reason)}")
     for accuracy in record["accuracy"]:
         say(
-            f"accuracy {escape(accuracy['subject'])}: {accuracy['model']:.2%} of {accuracy['pictures']} pictures, PyTorch "
-            f"{accuracy['checkpoint']:.2%}, same answer for {accuracy['agreement']:.2%}"
+            f"accuracy {escape(accuracy['subject'])}: {accuracy['model']:.2%} of {accuracy['pictures']} "
+            f"{accuracy['things']}, PyTorch {accuracy['checkpoint']:.2%}, same answer for {accuracy['agreement']:.2%}"
         )
     unread = record["accuracy"][0]["unreadable"] if record["accuracy"] else ()
     if unread:
-        say(f"[yellow]left out[/yellow] {len(unread):,} pictures that cannot be read, the first is {escape(unread[0])}")
+        things = record["accuracy"][0]["things"]
+        say(f"[yellow]left out[/yellow] {len(unread):,} {things} that cannot be read, the first is {escape(unread[0])}")
     if record["note"]:
         say(f"[yellow]GPU only[/yellow] {escape(record['note'])}")

@@ -38,12 +38,12 @@ class PrecisionRecord:
         if self.accuracy:
             lines += [
                 "",
-                "| accuracy | pictures | checkpoint | model | drop (points) | same answer |",
+                "| accuracy | of | checkpoint | model | drop (points) | same answer |",
                 "|---|---:|---:|---:|---:|---:|",
             ]
             lines += [
-                f"| {a.subject} | {a.pictures} of {a.source} | {a.checkpoint:.2%} | {a.model:.2%} | {a.drop:.2f} | "
-                f"{a.agreement:.2%} |"
+                f"| {a.subject} | {a.pictures} {a.things} of {a.source} | {a.checkpoint:.2%} | {a.model:.2%} | "
+                f"{a.drop:.2f} | {a.agreement:.2%} |"
                 for a in self.accuracy
             ]
             unread = self.accuracy[0].unreadable

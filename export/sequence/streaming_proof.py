@@ -14,7 +14,7 @@ from gaussport.export.probes import Question
 from gaussport.export.proof import OUTPUT, Proof, Runs, agree
 from gaussport.export.sequence.probes import TOKENS, TokenProbes
 from gaussport.export.session import Session
-from gaussport.export.tolerance import Tolerance
+from gaussport.export.tolerance import Tolerance, tolerance_between_runners
 from gaussport.plugins.latent_memory_routing.memory_product import CHUNK
 
 WHOLE = "the whole sequence"
@@ -84,4 +84,6 @@ def _pieces(length: int, cut: tuple[int, ...]) -> Iterator[tuple[int, int]]:
 
 
 def _tolerance(precision: str, scale: float) -> Tolerance:
+    if precision != "fp32":  # the whole sequence is rounded, and the stream is not
+        return tolerance_between_runners(precision, scale)
     return Tolerance(LARGEST_ERROR * scale, scale, None, precision, unknown="a stream and the whole sequence")

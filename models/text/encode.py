@@ -24,14 +24,20 @@ def encode(document: bytes | str, spec: Tokenization, folder: Path | None = None
         data = _utf8(document) if isinstance(document, str) else document
         tokens = np.frombuffer(data, dtype=np.uint8).astype(np.int64)
     else:
-        text = document if isinstance(document, str) else _text(document)
-        _utf8(text)
+        text = text_of(document)
         if folder is None:
             raise ValueError(f"{spec.file} is needed to make tokens: name the folder that it lies in")
-        tokens = np.asarray(_tokenizer(folder / spec.file).encode(text).ids, dtype=np.int64)
+        tokens = np.asarray(tokenizer(folder / spec.file).encode(text).ids, dtype=np.int64)
     if not len(tokens):
         raise TextError("the text is empty: send at least one character", "empty_text")
     return tokens
+
+
+def text_of(document: bytes | str) -> str:
+    """A document as text. Raises a TextError for bytes that are no UTF-8 and for lone surrogates."""
+    text = document if isinstance(document, str) else _text(document)
+    _utf8(text)
+    return text
 
 
 def _utf8(text: str) -> bytes:
@@ -53,7 +59,8 @@ def _text(data: bytes) -> str:
 
 
 @lru_cache(maxsize=8)
-def _tokenizer(path: Path) -> Any:
+def tokenizer(path: Path) -> Any:
+    """The tokenizer in that file, which neither pads nor cuts. Raises a TextError."""
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -62,9 +69,9 @@ def _tokenizer(path: Path) -> Any:
             "tokenizer_missing",
         ) from None
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        found = Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001 - the library raises Exception itself
         raise TextError(f"the tokenizer {path.name} cannot be read: {error}", "tokenizer_damaged") from None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
+    found.no_padding()
+    found.no_truncation()
+    return found

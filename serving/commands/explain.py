@@ -1,4 +1,4 @@
-"""`gaussport explain BUNDLE IMAGES… -o OUT`: figures and one page of what each head looked at, or the numbers as JSON."""
+"""`gaussport explain BUNDLE PICTURES|TEXTS… -o OUT`: figures and a page of what each head looked at, or numbers as JSON."""
 
 import argparse
 import sys
@@ -13,7 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from gaussport.serving.setting_sources import add_flags
 
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle folder or zip")
-    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="pictures, or folders of them (LABEL/PICTURE)")
+    files = "pictures or texts, or folders of them (LABEL/FILE)"
+    parser.add_argument("images", nargs="+", type=Path, metavar="FILE", help=files)
     parser.add_argument(
         "-o",
         "--output",
@@ -55,13 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
     settings, selection = from_arguments(arguments), _selection(arguments)
     if arguments.pictures < 1:
         raise UsageError(f"--pictures is {arguments.pictures}: give at least 1")
+    if arguments.output is None and not arguments.json:
+        raise UsageError("say where the figures go with -o OUT, or ask for the numbers with --json")
+    bundle = open_bundle(arguments.bundle, check_hashes=False)
+    if bundle.manifest.takes_text:
+        from gaussport.serving.explain.text.command import run as explain_texts
+
+        return explain_texts(arguments, bundle, selection, settings.threads)
     paths = pictures_in(arguments.images)
     if not paths:
         raise UsageError("there are no pictures in the folders given: name files, or folders that hold some")
-    if arguments.output is None and not arguments.json:
-        raise UsageError("say where the figures go with -o OUT, or ask for the numbers with --json")
     output = None if arguments.output is None else Output.of(arguments.output, arguments.format, len(paths))
-    bundle = open_bundle(arguments.bundle, check_hashes=False)
     expect_pictures_suffice(bundle.manifest, bundle.manifest.name)
     explainer = Explainer(bundle, settings.threads)
     selection.check_layers(explainer.layers)
