@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine alone: a head without room for replicas, and two machines with a core and, in name, a GPU."""
+"""A Ray cluster on this machine alone: a head without room for replicas, two machines with a core and, in name, a GPU."""
 
 import json
 import os

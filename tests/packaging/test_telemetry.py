@@ -34,3 +34,19 @@ def test_onnx_runtime_sends_nothing(module: str, tmp_path: Path) -> None:
 def test_onnx_runtime_alone_would(tmp_path: Path) -> None:
     """The test above can fail: without us the traces are there."""
     assert traces("onnx", tmp_path)
+
+
+USAGE = "{first}; from ray._common.usage.usage_lib import usage_stats_enabled; print(usage_stats_enabled())"
+
+
+def ray_would_tell(first: str, home: Path) -> bool:
+    """Whether a cluster started by this process sends usage statistics."""
+    pytest.importorskip("ray", reason="install gaussport[ray]")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")} | {"HOME": str(home)}
+    command = [sys.executable, "-c", USAGE.format(first=first)]
+    return subprocess.run(command, check=True, env=environment, capture_output=True, text=True).stdout.strip() == "True"
+
+
+def test_ray_sends_nothing(tmp_path: Path) -> None:
+    assert not ray_would_tell("import gaussport.serving.cluster.server", tmp_path)
+    assert ray_would_tell("import ray", tmp_path), "Ray alone would"
