@@ -1,6 +1,8 @@
 """`POST …/infer`: a request off the wire, through the model's queue, and back as its client wants it."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -68,12 +70,16 @@ async def _logits(
 ) -> Rows:
     if inputs.encoded:
         return await _of_pictures(served, inputs, decoder, deadline, urgent, max_images)
-    if inputs.as_json:
-        rows = await asyncio.get_running_loop().run_in_executor(decoder.pool, _rows, served, inputs)
-    else:
-        rows = _rows(served, inputs)
+    rows = await _made(inputs, decoder, partial(_rows, served, inputs))
     with served.batcher.place(len(rows), served.seconds_until(deadline)) as place:
         return (await served.answer(place, rows, deadline, urgent)).logits
+
+
+async def _made(inputs: Given, decoder: Decoder, make: Callable[[], Rows]) -> Rows:
+    """What `make` gives; off the loop when there is JSON to convert."""
+    if inputs.as_json:
+        return await asyncio.get_running_loop().run_in_executor(decoder.pool, make)
+    return make()
 
 
 def _rows(served: ServedModel, inputs: Given) -> Rows:
@@ -90,5 +96,7 @@ async def _of_pictures(
     with served.batcher.place(len(found), served.seconds_until(deadline)) as place:
         prepared = await decoder.prepare(found, served.manifest.preprocessing)
         prepared.raise_first()
-        rows = inputs.with_pixels(served.manifest, prepared.rows)
+        rows = prepared.rows
+        if inputs.beside:
+            rows = await _made(inputs, decoder, partial(inputs.with_pixels, served.manifest, rows))
         return (await served.answer(place, rows, deadline, urgent, prepared.seconds)).logits
