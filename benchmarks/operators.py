@@ -1,10 +1,14 @@
 """Time and peak memory of both operators beside torch's own attention, against the number of tokens.
 
-    python benchmarks/operators.py [--threads 1 2] [--tokens 196 1024 4096 16384] [--rounds 5] [-o build/bench/operators]
+    python benchmarks/operators.py [--only GMA] [--threads 1 2] [--tokens 196 1024 4096 16384] [--rounds 5]
+    python benchmarks/operators.py --docs docs/operators.md     ... and write the table and the plot there
 
-Within a round every backend runs once, so that ratios hold when the machine's speed drifts; figures are medians over rounds.
-On one thread the time is the processor's, which other jobs on the machine do not lengthen; on more it is the clock's.
-Peak memory is that of a fresh process that runs one backend once, less what it held before. Writes OUT.json, .md and .svg.
+Within a round every backend runs in turn, so that ratios hold when the machine's speed drifts; figures are medians over
+rounds, ten times as many below 1,024 tokens. Each runs twice and the second run counts: what the one before it left in the
+cache does not matter. On one thread the time is the processor's, which other jobs on the machine do not lengthen; on more it
+is the clock's. Peak memory is that of a fresh process that runs one backend once, on one thread, less what it held before.
+
+Writes OUT.json, .md and .svg. What OUT.json holds and is not measured again is kept: a long run may be taken in parts.
 """
 
 import argparse
@@ -16,7 +20,7 @@ import platform
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -44,6 +48,10 @@ from gaussport.plugins.separable_gaussian_filter.torch_op import separable_gauss
 P, D, R, K, DR = 6, 64, 4, 32, 16  # heads, head width, atoms, components, routing width
 DEFINITION_LIMIT = 1024  # tokens; beyond it the float64 definition says nothing new and takes minutes
 OPSET = 20
+SHORT = {"SeparableGaussianFilter": "SSOG", "LatentMemoryRouting": "GMA"}
+BACKENDS = ["sdpa", "torch", "compile", "onnx", "definition"]
+TITLES = ["SDPA", "torch", "torch.compile", "ONNX body", "definition"]
+MARKS = ("<!-- measured: written by benchmarks/operators.py -->\n", "<!-- end of what was measured -->\n")
 Run = Callable[[], object]
 
 
@@ -56,7 +64,7 @@ class Measurement:
     tokens: int
     threads: int
     milliseconds: float
-    megabytes: float
+    megabytes: float | None
 
 
 def operands(operator: str, tokens: int) -> list[Tensor]:
@@ -125,14 +133,14 @@ def onnx_session(
 
 
 def milliseconds(runs: dict[str, Run], rounds: int, clock: Callable[[], float]) -> dict[str, float]:
-    """Median time of each run over interleaved rounds, after a warm-up."""
+    """Median time of each run over interleaved rounds; in each it runs twice and the second counts."""
     taken: dict[str, list[float]] = {name: [] for name in runs}
-    for counted in [False] + [True] * rounds:
+    for _ in range(rounds):
         for name, run in runs.items():
+            run()
             began = clock()
             run()
-            if counted:
-                taken[name].append(1e3 * (clock() - began))
+            taken[name].append(1e3 * (clock() - began))
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
@@ -153,58 +161,84 @@ def _peak(name: str, operator: str, tokens: int) -> float:
     return max(0.0, int(line.split()[1]) * 1024 - before) / 1e6
 
 
-def measure(tokens: Iterable[int], threads: Iterable[int], rounds: int, names: list[str]) -> list[Measurement]:
-    measurements = []
-    cases = [(o, n) for o in ("SeparableGaussianFilter", "LatentMemoryRouting") for n in tokens]
+def measure(
+    chosen: list[str], tokens: Iterable[int], threads: Iterable[int], rounds: int, names: list[str]
+) -> Iterator[list[Measurement]]:
+    cases = [(o, n) for o in chosen for n in tokens]
     for operator, count in track(cases, "measuring", console=Console(stderr=True)):
-        chosen = [name for name in names if name != "definition" or count <= DEFINITION_LIMIT]
+        given = [name for name in names if name != "definition" or count <= DEFINITION_LIMIT]
         # torch.compile keeps its memory in the compiler's process; its peak says nothing of the code.
-        memory = {name: math.nan if name == "compile" else peak_megabytes(name, operator, count) for name in chosen}
+        memory = {name: None if name == "compile" else peak_megabytes(name, operator, count) for name in given}
         for used in threads:
             torch.set_num_threads(used)
-            runs = {name: backend(name, operator, count, used) for name in chosen}
+            runs = {name: backend(name, operator, count, used) for name in given}
             clock = time.process_time if used == 1 else time.perf_counter
-            for name, taken in milliseconds(runs, rounds, clock).items():
-                measurements.append(Measurement(operator, name, count, used, taken, memory[name]))
-    return measurements
+            taken = milliseconds(runs, rounds if count >= 1024 else 10 * rounds, clock)
+            yield [Measurement(operator, name, count, used, taken[name], memory[name]) for name in given]
+
+
+def merged(old: Iterable[Measurement], new: Iterable[Measurement]) -> list[Measurement]:
+    """All measurements in order, new ones in place of old ones of the same case."""
+    by_case = {(m.operator, m.threads, m.tokens, m.backend): m for m in (*old, *new)}
+    order = {name: n for n, name in enumerate([*SHORT, *BACKENDS])}
+    return [by_case[key] for key in sorted(by_case, key=lambda key: (key[1], order[key[0]], key[2], order[key[3]]))]
 
 
 def slope(points: list[tuple[int, float]]) -> float:
-    """Exponent of a power law through the points, from 1,024 tokens on; NaN with fewer than two."""
-    large = [(n, value) for n, value in points if n >= 1024 and value > 0]
+    """Exponent of a power law through the points; NaN with fewer than two."""
+    large = [(n, value) for n, value in points if value > 0]
     if len(large) < 2:
         return math.nan
     return float(np.polyfit(np.log([n for n, _ in large]), np.log([value for _, value in large]), 1)[0])
 
 
 def markdown(measurements: list[Measurement]) -> str:
-    lines = []
-    for operator, threads in sorted({(m.operator, m.threads) for m in measurements}, reverse=True):
-        chosen = [m for m in measurements if (m.operator, m.threads) == (operator, threads)]
-        sdpa = {m.tokens: m.milliseconds for m in chosen if m.backend == "sdpa"}
-        lines += [f"\n**{operator}**, {threads} thread{'s' * (threads > 1)}\n"]
-        lines += ["| backend | tokens | ms | ÷ SDPA | peak MB |", "|---|---:|---:|---:|---:|"]
-        for m in chosen:
-            ratio = m.milliseconds / sdpa[m.tokens]
-            lines.append(f"| {m.backend} | {m.tokens:,} | {m.milliseconds:.2f} | {ratio:.3f} | {m.megabytes:.1f} |")
-        for name in dict.fromkeys(m.backend for m in chosen):
-            by_time = slope([(m.tokens, m.milliseconds) for m in chosen if m.backend == name])
-            by_memory = slope([(m.tokens, m.megabytes) for m in chosen if m.backend == name])
-            lines.append(f"\n{name}: log-log slope of time {by_time:.2f}, of memory {by_memory:.2f}")
-    return "\n".join(lines) + "\n"
+    """Milliseconds and megabytes of all backends, a table for each number of threads, and the slopes."""
+    lines: list[str] = []
+    for threads in sorted({m.threads for m in measurements}):
+        cells = {(m.operator, m.tokens, m.backend): m for m in measurements if m.threads == threads}
+        lines += [f"**{threads} thread{'s' * (threads > 1)}**, milliseconds · megabytes", ""]
+        lines += [f"| operator | tokens | {' | '.join(TITLES)} | torch ÷ SDPA | body ÷ SDPA |", "|---|" + "---:|" * 8]
+        for operator, tokens in dict.fromkeys((o, n) for o, n, _ in cells):
+            row = [cells.get((operator, tokens, name)) for name in BACKENDS]
+            numbers = [cell(m) for m in row] + [ratio(row[n], row[0]) for n in (1, 3)]
+            lines.append(f"| {SHORT[operator]} | {tokens:,} | {' | '.join(numbers)} |")
+        lines += ["", "| log-log slopes of time · memory | " + " | ".join(TITLES[:4]) + " |", "|---|" + "---:|" * 4]
+        for operator in dict.fromkeys(operator for operator, _, _ in cells):
+            slopes = []
+            for name in BACKENDS[:4]:
+                found = [m for (o, _, b), m in cells.items() if (o, b) == (operator, name)]
+                by_memory = [(m.tokens, m.megabytes) for m in found if m.megabytes is not None]
+                both = slope([(m.tokens, m.milliseconds) for m in found]), slope(by_memory)
+                slopes.append(" · ".join("—" if math.isnan(x) else f"{x:.2f}" for x in both))
+            lines.append(f"| {SHORT[operator]} | {' | '.join(slopes)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cell(m: Measurement | None) -> str:
+    if m is None:
+        return "—"
+    digits = 2 if m.milliseconds < 10 else 1 if m.milliseconds < 100 else 0
+    memory = "" if m.megabytes is None else f" · {m.megabytes:.1f}"
+    return f"{m.milliseconds:,.{digits}f}{memory}"
+
+
+def ratio(m: Measurement | None, sdpa: Measurement | None) -> str:
+    return "—" if m is None or sdpa is None else f"{m.milliseconds / sdpa.milliseconds:.2g}"
 
 
 def plot(measurements: list[Measurement], path: Path) -> None:
-    operators = ["SeparableGaussianFilter", "LatentMemoryRouting"]
     matplotlib.rcParams["svg.hashsalt"] = "gaussport"  # equal measurements give equal files
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), sharex=True)
     threads = min(m.threads for m in measurements)
-    for column, operator in enumerate(operators):
+    for column, operator in enumerate(SHORT):
         for row, unit in enumerate(("milliseconds", "megabytes")):
             axis = axes[row][column]
-            for name in dict.fromkeys(m.backend for m in measurements):
-                points = [m for m in measurements if (m.operator, m.backend, m.threads) == (operator, name, threads)]
-                axis.loglog([m.tokens for m in points], [getattr(m, unit) for m in points], "o-", label=name)
+            for name, title in zip(BACKENDS, TITLES, strict=True):
+                given = [m for m in measurements if (m.operator, m.backend, m.threads) == (operator, name, threads)]
+                points = [(m.tokens, value) for m in given if (value := getattr(m, unit)) is not None]
+                axis.loglog([n for n, _ in points], [value for _, value in points], "o-", label=title)
             axis.set(title=operator if row == 0 else "", xlabel="tokens" if row else "", ylabel=unit)
             axis.grid(alpha=0.3)
     axes[0][0].legend()
@@ -213,26 +247,45 @@ def plot(measurements: list[Measurement], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
+def write(measurements: list[Measurement], output: Path, docs: Path | None) -> str:
+    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
+    document = {"machine": machine, "measurements": [asdict(m) for m in measurements]}
+    output.with_suffix(".json").write_text(json.dumps(document, indent=1))
+    table = markdown(measurements)
+    output.with_suffix(".md").write_text(table)
+    plot(measurements, output.with_suffix(".svg"))
+    if docs is not None:
+        text = docs.read_text()
+        before, rest = text.split(MARKS[0])
+        docs.write_text(f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+        (docs.parent / "img" / "operators.svg").write_bytes(output.with_suffix(".svg").read_bytes())
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, nargs="+", default=[196, 1024, 4096, 16384], help="square numbers")
+    parser.add_argument("--only", choices=SHORT.values(), help="one operator instead of both")
+    parser.add_argument("--tokens", type=int, nargs="*", default=[196, 1024, 4096, 16384], help="square numbers")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--backends", nargs="+", default=["sdpa", "torch", "compile", "onnx", "definition"])
+    parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=BACKENDS)
+    parser.add_argument("--docs", type=Path, help="a page with this benchmark's marks, to write the table and the plot to")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/bench/operators"))
     arguments = parser.parse_args()
     if any(math.isqrt(count) ** 2 != count for count in arguments.tokens):
         parser.error("--tokens must be square numbers, since the grid is square")
+    if arguments.docs is not None and any(arguments.docs.read_text().count(mark) != 1 for mark in MARKS):
+        parser.error(f"{arguments.docs} does not hold the marks between which the table goes")
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    names = list(dict.fromkeys(["sdpa", *arguments.backends]))
-    measurements = measure(arguments.tokens, arguments.threads, arguments.rounds, names)
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
-    document = {"machine": machine, "measurements": [asdict(m) for m in measurements]}
-    arguments.output.with_suffix(".json").write_text(json.dumps(document, indent=1))
-    table = markdown(measurements)
-    arguments.output.with_suffix(".md").write_text(table)
-    plot(measurements, arguments.output.with_suffix(".svg"))
-    Console().print(table, highlight=False)
+    stored = arguments.output.with_suffix(".json")
+    known = [Measurement(**m) for m in json.loads(stored.read_text())["measurements"]] if stored.exists() else []
+    chosen = [name for name, short in SHORT.items() if arguments.only in (None, short)]
+    names = [name for name in BACKENDS if name == "sdpa" or name in arguments.backends]
+    table = write(known, arguments.output, arguments.docs) if known else ""
+    for measured in measure(chosen, arguments.tokens, arguments.threads, arguments.rounds, names):
+        known = merged(known, measured)
+        table = write(known, arguments.output, arguments.docs)
+    Console(soft_wrap=True).print(table, highlight=False)
 
 
 if __name__ == "__main__":

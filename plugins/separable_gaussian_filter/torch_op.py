@@ -29,7 +29,8 @@ LEAST_LOG = -60.0
 subnormal numbers, with which exponentials and products take tens of times as long."""
 
 MOST_WEIGHTS = 1 << 20
-"""Filter weights of both directions made at a time: four megabytes in float32, one image of a 14×14 grid whole, a few rows of a larger one."""
+"""Filter weights of both directions made at a time, four megabytes in float32: eight images and heads of a 14×14 grid with
+four atoms, or half a head of a 64×64 one."""
 
 LEAST_VARIANCE = 1e-36  # in cells²; far below what would move the nearest cell's weight from 1, and finite when inverted
 

@@ -54,3 +54,26 @@ def routing_operands() -> RoutingOperands:
         return (*(operand.to(dtype) for operand in operands), *mask)
 
     return make
+
+
+@pytest.fixture
+def routing_of_any_spread() -> Callable[[int, float, float, float], tuple[tuple[Tensor, ...], float]]:
+    """`(seed, variance, reach, distance)` → float32 operands of a mixture and its spread, as `tolerances.float32_of` says.
+
+    Tokens and means lie `reach` apart, all `distance` from the origin.
+    """
+
+    def make(seed: int, variance: float, reach: float, distance: float) -> tuple[tuple[Tensor, ...], float]:
+        draw = torch.Generator().manual_seed(seed)
+        N, P, K, dr, dv = (int(torch.randint(1, most + 1, (), generator=draw)) for most in (70, 2, 40, 20, 3))
+        query, key = (torch.randn(1, N, P, dr, generator=draw) * reach + distance for _ in range(2))
+        mean = torch.randn(P, K, dr, generator=draw) * reach + distance
+        variances = variance * (torch.rand(P, K, dr, generator=draw) + 0.5)
+        prior = torch.log_softmax(torch.randn(P, K, generator=draw), -1)
+        centre = mean.double().mean(1)
+        tokens = (torch.cat([query, key], 1) - centre).abs()[:, :, :, None]
+        terms = (tokens + (mean - centre[:, None]).abs()).square() / (2 * variances.double())
+        operands = (query, key, torch.randn(1, N, P, dv, generator=draw), mean, variances, prior)
+        return operands, terms.sum(-1).max().item()
+
+    return make

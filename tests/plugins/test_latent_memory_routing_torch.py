@@ -60,6 +60,19 @@ def test_mixtures_as_the_modules_make_them(routing_operands: Operands, causal: b
     assert error((query, key, value, mean, torch.full_like(variance, 0.6932), prior), causal) <= tolerances.FLOAT32_AS_MADE
 
 
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 999), variance=st.floats(-3, 1), reach=st.floats(-1, 1.5), distance=st.sampled_from([0.0, 100.0]))
+def test_error_is_bounded_by_the_spread_of_any_mixture(
+    routing_of_any_spread: Callable[..., tuple[tuple[Tensor, ...], float]],
+    seed: int,
+    variance: float,
+    reach: float,
+    distance: float,
+) -> None:
+    operands, spread = routing_of_any_spread(seed, 10**variance, 10**reach, distance)
+    assert error(operands, causal=seed % 2 == 0) <= tolerances.float32_of(spread)
+
+
 @pytest.mark.parametrize("origin", [0.0, 1e3])
 def test_mixture_far_from_the_origin_loses_no_precision(routing_operands: Operands, origin: float) -> None:
     """The expanded square cancels only within the spread of the mixture, wherever that lies."""

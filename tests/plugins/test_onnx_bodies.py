@@ -160,6 +160,24 @@ def test_routing_bodies_equal_definition_for_mixtures_as_the_modules_make_them(
     assert error <= routing_tolerances.FLOAT32_AS_MADE
 
 
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 999), variance=st.floats(-3, 1), reach=st.floats(-1, 1.5), distance=st.sampled_from([0.0, 100.0]))
+def test_error_of_routing_bodies_is_bounded_by_the_spread_of_any_mixture(
+    routing_of_any_spread: Callable[..., tuple[tuple[Tensor, ...], float]],
+    routing_session: tuple[onnxruntime.InferenceSession, bool, bool],
+    seed: int,
+    variance: float,
+    reach: float,
+    distance: float,
+) -> None:
+    session, masked, causal = routing_session
+    operands, spread = routing_of_any_spread(seed, 10**variance, 10**reach, distance)
+    mask = (torch.ones(operands[0].shape[:2]),) if masked else ()
+    wanted = latent_memory_routing(*(x.double().numpy() for x in operands), causal=causal)
+    error = np.abs(run(session, (*operands, *mask))[0] - wanted).max() / operands[2].abs().max().item()
+    assert error <= routing_tolerances.float32_of(spread)
+
+
 @pytest.mark.parametrize("apart", [5.0, 40.0])
 def test_far_apart_components_write_no_subnormal_numbers(
     routing_operands: Operands, routing_session: tuple[onnxruntime.InferenceSession, bool, bool], apart: float
