@@ -20,7 +20,7 @@ from gaussport.serving.explain import site
 from gaussport.serving.explain.queue import ExplainQueue
 from gaussport.serving.fast_routes import FastRoutes, routes_of
 from gaussport.serving.metrics import CONTENT_TYPE, Metrics
-from gaussport.serving.openapi import ERRORS
+from gaussport.serving.openapi import ERRORS, require_key_in
 from gaussport.serving.repository import Repository
 from gaussport.serving.request_scope import RequestScope
 from gaussport.serving.served_models import ServedModels
@@ -98,6 +98,9 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
         app.include_router(site.routes())
     if settings.docs:
         app.include_router(reference_pages.routes())
+
+    if keys.required:
+        require_key_in(app)
 
     @app.get("/metrics", tags=["people"], response_class=Response)
     async def prometheus() -> Response:

@@ -29,7 +29,7 @@ class ArrivingBody:
         """Memory for what comes next, at least one byte and at most as much as is wanted."""
         if not self._memory:
             most = _PIECE_BYTES if ArrivingBody.shared_bytes < _SHARED_BYTES else _SMALL_PIECE_BYTES
-            self._memory = memoryview(np.empty(min(wanted, most), np.uint8))  # which is not filled with zeros first
+            self._memory = np.empty(min(wanted, most), np.uint8).data  # which is not filled with zeros first
             ArrivingBody.shared_bytes += len(self._memory)
         return self._memory[self._filled : self._filled + wanted]
 

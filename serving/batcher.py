@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import Self
 
 from gaussport.serving.batch_buffer import BatchBuffer
-from gaussport.serving.cores import after_the_event_loop
 from gaussport.serving.drain_rate import DrainRate
 from gaussport.serving.errors import RequestError, stopping, too_late
 from gaussport.serving.waiting import Answer, Part, Rows, Waiting, split
@@ -99,7 +98,7 @@ class Batcher:
     _urgent: deque[Waiting] = field(default_factory=deque)
     _normal: deque[Waiting] = field(default_factory=deque)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "inference", after_the_event_loop))
+    _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "inference"))
     _worker: asyncio.Task[None] | None = None
     _closed: bool = False
 

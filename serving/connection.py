@@ -3,6 +3,7 @@ the end for a request that has begun to arrive, and our form for requests that a
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ _SCRATCH = memoryview(bytearray(262_144))
 """What is read goes here and is parsed before anything else is read, by whichever connection."""
 
 
-class Connection(HttpToolsProtocol, asyncio.BufferedProtocol):
+class Connection(HttpToolsProtocol):
     """One client's connection. uvicorn times idle connections only, and each byte restarts that clock.
 
     A body whose length is announced is read into its own memory, past the parser, which would copy it twice.
@@ -170,9 +171,19 @@ def _parser(connection: Connection) -> httptools.HttpRequestParser:
     return parser
 
 
-def connection_class(head_timeout_s: float) -> Any:
-    """A connection with this deadline, in the place where uvicorn expects a protocol."""
-    return type("Connection", (Connection,), {"head_timeout_s": head_timeout_s})
+class _Reader(asyncio.BufferedProtocol):
+    """What the event loop sees of a connection: uvicorn's protocol is of the other kind, which is handed copies."""
+
+    def __init__(self, connection: Connection) -> None:
+        for name in ("connection_made", "connection_lost", "pause_writing", "resume_writing", "eof_received"):
+            setattr(self, name, getattr(connection, name))
+        self.get_buffer, self.buffer_updated = connection.get_buffer, connection.buffer_updated  # type: ignore[method-assign]
+
+
+def _connections(head_timeout_s: float) -> Callable[..., asyncio.BaseProtocol]:
+    """What makes a connection with this deadline, in the place where uvicorn expects a protocol."""
+    kind = type("Connection", (Connection,), {"head_timeout_s": head_timeout_s})
+    return lambda **given: _Reader(kind(**given))
 
 
 def quiet_config(
@@ -183,7 +194,7 @@ def quiet_config(
         app,
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
-        http=connection_class(head_timeout_s),
+        http=_connections(head_timeout_s),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,

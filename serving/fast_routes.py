@@ -35,7 +35,7 @@ class FastRoutes:
         if scope["type"] == "http":
             for route in self.routes:
                 found = route.path_regex.match(scope["path"])
-                if found is not None and scope["method"] in route.methods:
+                if found is not None and scope["method"] in (route.methods or ()):
                     scope["route"] = route
                     await _answer(cast(Answer, route.endpoint), Request(scope, receive, send), found.groupdict())
                     return

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from fastapi import FastAPI
+
+from gaussport.serving.api_keys import OPEN_PATHS
+
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 _TEXT = {"type": "string", "description": "base64, or a data URI"}
 EXAMPLE_PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mM4UaEBAAN0AWn1BwN7AAAAAElFTkSuQmCC"
@@ -29,6 +33,28 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     "default": {"description": "any error", "content": {"application/json": {"schema": _ERROR}}}
 }
 """For every operation, instead of the framework's own 422, which we never answer."""
+
+
+_KEYS: dict[str, Any] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "an API key of the operator's"},
+    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+
+
+def require_key_in(app: FastAPI) -> None:
+    """Have the description say that every path but the open ones wants an API key."""
+    describe = app.openapi
+
+    def with_keys() -> dict[str, Any]:
+        described = describe()
+        described.setdefault("components", {})["securitySchemes"] = _KEYS
+        described["security"] = [{name: []} for name in _KEYS]
+        for path in described["paths"].keys() & set(OPEN_PATHS):
+            for operation in described["paths"][path].values():
+                operation["security"] = []
+        return described
+
+    app.openapi = with_keys  # type: ignore[method-assign]
 
 
 def _parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:

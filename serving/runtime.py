@@ -51,6 +51,7 @@ class Runtime:
     Attributes:
         provider: what runs, by our name; never `auto`.
         fixed_batch: the batch size, if the graph has but one.
+        min_batch: the smallest batch that the engine's profile takes; smaller ones must be padded.
         max_batch: the largest batch that the engine's profile takes, or the bundle's proof ran.
         facts: what runs, in words, for the model's configuration at /v2/models/NAME/config.
         label: the engine's name, or the provider where there is no engine, for metrics.
@@ -66,6 +67,7 @@ class Runtime:
         self.provider, self.passed_over = opened.provider, opened.passed_over
         self.fixed_batch = _check_contract(opened.session, bundle)
         self.max_batch = bundle.manifest.max_batch if opened.engine is None else opened.engine.record.batches[2]
+        self.min_batch = 1 if opened.engine is None else opened.engine.record.batches[0]
         self.facts = _facts(opened, bundle)
         self.label = opened.provider if opened.engine is None else opened.engine.name
         self._binding = _binding(opened, bundle, options or ProviderOptions())

@@ -117,6 +117,11 @@ def _max_batch(bundle: Bundle, runtime: Runtime, asked: int | None) -> int:
             )
         return fixed
     size = asked or most
+    if size < runtime.min_batch:
+        raise UsageError(
+            f"--max-batch {size} is less than the {runtime.min_batch} that the engine {runtime.label} of {bundle.path} "
+            "begins with: allow more, or build an engine for smaller batches"
+        )
     if size > most:
         limit = "was proved with" if most == bundle.manifest.max_batch else "has an engine for"
         raise UsageError(f"--max-batch {size} is more than the {most} that {bundle.path} {limit}")
@@ -131,7 +136,10 @@ def _sizes(runtime: Runtime, max_batch: int) -> tuple[int, ...]:
     """
     if runtime.fixed_batch is not None:
         return (runtime.fixed_batch,)
-    return () if runtime.provider == "cpu" else tuple(sorted({*_powers_of_two(max_batch), max_batch}))
+    if runtime.provider == "cpu":
+        return ()
+    least = runtime.min_batch
+    return tuple(sorted({least, *(size for size in _powers_of_two(max_batch) if size > least), max_batch}))
 
 
 def _powers_of_two(most: int) -> list[int]:

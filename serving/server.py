@@ -181,8 +181,19 @@ class _Process:
             self._keys.read()
         except GaussportError as error:
             log.error("the API keys stay as they were: %s", error)
+        try:
+            self._read_certificate()
+        except GaussportError as error:
+            log.error("the certificate stays as it was: %s", error)
         if not self._models.loading:
             await self._models.refresh()
+
+    def _read_certificate(self) -> None:
+        """For connections from now on; those that are open keep theirs."""
+        certificate, key = self._settings.tls_cert, self._settings.tls_key
+        if certificate is not None and self.server.config.ssl is not None:
+            check_tls(certificate, key)
+            self.server.config.ssl.load_cert_chain(certificate, key, password="")
 
     async def _stop_after(self, stop_when: Callable[[], Awaitable[None]]) -> None:
         await stop_when()

@@ -129,6 +129,23 @@ def test_probes_and_scrapers_need_no_key_and_nothing_else_is_open(client: Local)
     assert 'gaussport_rejected_requests_total{code="unauthorized"} 8.0' in client.get("/metrics").text
 
 
+@pytest.mark.parametrize("client", [{"api_keys": (KEY,)}, {}], indirect=True, ids=["keys", "none"])
+def test_the_description_says_which_paths_want_a_key(client: Local, request: pytest.FixtureRequest) -> None:
+    described = client.get("/openapi.json", headers={"X-API-Key": KEY}).json()
+    if "none" in request.node.name:
+        assert "security" not in described
+        assert "securitySchemes" not in described.get("components", {})
+        return
+    schemes = described["components"]["securitySchemes"]
+    assert {tuple(wish) for wish in described["security"]} == {(name,) for name in schemes}
+    assert schemes["bearer"] == {**schemes["bearer"], "type": "http", "scheme": "bearer"}
+    assert schemes["header"] == {"type": "apiKey", "in": "header", "name": "X-API-Key"}
+    for path, operations in described["paths"].items():
+        open_here = client.get(path).status_code != 401
+        for operation in operations.values():
+            assert (operation.get("security") == []) == open_here, path
+
+
 def test_keys_in_a_file_are_read_again(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text(f"# ours\n\n  {KEY}  \n")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from gaussport.cli import main
-from gaussport.errors import BundleError, ServingError
+from gaussport.errors import BundleError, ServingError, UsageError
 from gaussport.export.bundle.engines import CONTEXT_FILE, ENGINE_FILE, ENGINES_FOLDER, PLUGIN_FILE, EngineRecord, Machine
 from gaussport.export.bundle.revision import revising_bundle
 from gaussport.export.bundle.store import Bundle, open_bundle
@@ -25,8 +25,11 @@ from gaussport.gpu import GPU, driver
 from gaussport.serving import providers, runtime, tensorrt_libraries
 from gaussport.serving.binding import Graphed, PageLocked
 from gaussport.serving.engines import choose_engine
+from gaussport.serving.metrics import Metrics
 from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.runtime import Runtime
+from gaussport.serving.served_model import ServedModel
+from gaussport.serving.settings import Settings
 
 X86_64, AARCH64 = 62, 183
 HERE = Machine(86, "tensorrt", "10.16.1")
@@ -261,6 +264,16 @@ def test_a_plugin_library_for_another_processor_is_an_error(
     with pytest.raises(ServingError, match=r"cannot be loaded: .*; build the engine again"):
         Runtime(with_engines({}, plugins=tmp_path / "foreign.so"), "tensorrt", threads=1)
     assert not stand_ins
+
+
+def test_a_profile_that_begins_above_one_gets_no_smaller_batches(
+    stand_ins: list[Any], with_engines: Callable[..., Bundle], compiled: Callable[..., Path]
+) -> None:
+    bundle = with_engines({"batches": (3, 8, 16)}, plugins=compiled("plugins", PLUGINS, "-DCODE=0"))
+    served = ServedModel(bundle, Settings(provider="tensorrt", threads=1), Metrics())
+    assert served.batcher.limits.sizes == (3, 4, 8, 16)
+    with pytest.raises(UsageError, match="--max-batch 2 is less than the 3 that the engine"):
+        ServedModel(bundle, Settings(provider="tensorrt", threads=1, max_batch=2), Metrics())
 
 
 def test_an_engine_for_another_gpu_ends_the_server_with_1(
