@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax, softplus
 
 from gaussport.models.attention.family import AttentionConfig, Family, require_count, require_positive
 from gaussport.plugins.latent_memory_routing.memory_product import memory_product
-from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing, responsibilities
+from gaussport.plugins.latent_memory_routing.torch_op import in_torch, latent_memory_routing, responsibilities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,9 @@ class GMAAttention(nn.Module):
         return self.mu, softplus(self.omega) + self.config.variance_floor, log_softmax(self.alpha, dim=-1)
 
     def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
-        mixed = latent_memory_routing(*self._routed(x), *self.mixture(), key_mask, self.config.epsilon, self.config.causal)
+        # Never in an export, which is of a model in eval mode: there the operator is one node.
+        route = in_torch if self.training and x.device.type == "cpu" else latent_memory_routing
+        mixed = route(*self._routed(x), *self.mixture(), key_mask, self.config.epsilon, self.config.causal)
         return torch.as_tensor(self.out(mixed.flatten(2)))
 
     def step(self, x: Tensor, key_mask: Tensor, memory: Tensor, mass: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,7 +14,7 @@ from gaussport.models.training.settings import TrainingSettings
 from gaussport.models.training.state import describe
 from gaussport.models.training.token_rows import TokenRows
 
-BATCH_TOKENS = 65_536
+BATCH_TOKENS = 16_384
 
 
 def train_on_sequences(

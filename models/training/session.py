@@ -45,7 +45,7 @@ def train_to_file(
     data: DataSet | TextDataSet
     if preset_name in sequence_names():
         data = text_folder(Path(data_name))
-        settings = TrainingSettings(**options)
+        settings = TrainingSettings(warmup_epochs=1, **options)  # an epoch of documents is long
         sequences = sequence_preset(preset_name, classes=len(data.labels))
         with _bar() as bar:
             checkpoint = _trained_on_texts(sequences, data, settings, state_path(output), resume, bar)

@@ -85,3 +85,19 @@ def test_the_attention_gets_the_padding_as_key_mask() -> None:
     with torch.inference_mode():
         model(torch.tensor([[1, 0, 256], [255, 256, 256]]))
     torch.testing.assert_close(masks[0], torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("preset", ["gma-bytes-tiny", "gma-bytes-tiny-causal"])
+def test_training_mode_is_the_same_function_with_the_same_gradients(preset: str) -> None:
+    """On a processor the attention is differentiated by torch in training, and by the operator's own rule otherwise."""
+    found = []
+    batch = padded(documents([100, 30]), 110)
+    for training in (True, False):
+        model = classifier(preset).train(training)
+        logits = model(batch)
+        logits.square().sum().backward()
+        found.append([logits.detach(), *(parameter.grad for parameter in model.parameters())])
+    for trained, evaluated in zip(*found, strict=True):
+        assert trained is not None
+        assert evaluated is not None
+        torch.testing.assert_close(trained, evaluated, rtol=1e-4, atol=1e-4 * float(evaluated.abs().max()))
