@@ -38,7 +38,7 @@ def main() -> int:
             ("many-pictures.md", "a million pictures"): million(wish.bundle, wish.pictures, Path(home)),
         }
     for (page, name), text in texts.items():
-        rewrite(name, f"{text}\n\n{machine(busy)}", DOCS / page)
+        rewrite(name, f"{machine(busy)}\n\n{text}", DOCS / page)
     return 0
 
 
@@ -93,7 +93,9 @@ def machine(busy: float) -> str:
         (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.machine(),
     )
-    return f"Measured on {len(os.sched_getaffinity(0))} cores of {model}, clients included; load average before: {busy:.1f}."
+    return (
+        f"Measured on {len(os.sched_getaffinity(0))} cores of {model}, clients included; load average before it: {busy:.1f}."
+    )
 
 
 if __name__ == "__main__":

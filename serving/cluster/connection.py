@@ -25,9 +25,9 @@ def cluster(settings: Settings) -> Iterator[None]:
     address = settings.ray_address
     try:
         if address:
-            ray.init(address, logging_level=logging.ERROR)
+            ray.init(address, logging_level=logging.CRITICAL)
         else:
-            ray.init("local", logging_level=logging.ERROR, num_cpus=usable_cores(), include_dashboard=False)
+            ray.init("local", logging_level=logging.CRITICAL, num_cpus=usable_cores(), include_dashboard=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ServingError(f"the Ray cluster {address or 'of this machine'} is not to be had: {reason}") from error

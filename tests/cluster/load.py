@@ -9,7 +9,7 @@ import httpx
 from gaussport.serving.client import Client
 
 RESENDS = 3
-CLIENTS = 6
+CLIENTS = 4
 KEY = "a-key-of-sixteen"
 
 

@@ -80,10 +80,10 @@ def test_a_machine_lost_and_a_version_rolled_out_cost_no_answer(
     until(lambda: ready(url) == 200)
 
     with Load(url, pictures) as load:
-        until(lambda: len(load.answers) > 60 or bool(load.failed))
+        until(lambda: len(load.answers) > 30 or bool(load.failed))
         machines.lose(machines.workers[0])
         answered = len(load.answers)
-        until(lambda: len(load.answers) > answered + 120 or bool(load.failed))
+        until(lambda: len(load.answers) > answered + 60 or bool(load.failed))
     assert not load.failed
     assert only(first, load.answers)
     assert load.sent > len(load.answers), "nothing was on its way to the machine that was lost: the test proves nothing"
@@ -144,6 +144,14 @@ def test_what_replicas_cannot_heed_is_refused_before_anything_starts(
     errors = capsys.readouterr().err
     assert said in errors
     assert len(errors.splitlines()) == 1
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(
+    bundles: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", str(bundles[0]), *RAY, "--port", str(taken.getsockname()[1])]) == 1
+    assert "choose another --port" in capsys.readouterr().err
 
 
 def test_what_cannot_be_served_is_told_in_one_sentence(

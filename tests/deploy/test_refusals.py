@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +66,16 @@ def test_a_port_that_is_taken(bundle: Path) -> None:
     assert answer.returncode == 1
     assert "choose another --port" in answer.stderr
     assert len(answer.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [["serve"], ["classify", "one.png", "-o", "out"]])
+def test_ray_that_is_not_installed(bundle: Path, command: list[str], tmp_path: Path) -> None:
+    (tmp_path / "one.png").write_bytes(b"")
+    words = [command[0], str(bundle), *command[1:], "--engine", "ray"]
+    code = f"import sys; sys.modules['ray'] = None; from gaussport.cli import main; sys.exit(main({words!r}))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (1, 1), answer.stderr
+    assert "install gaussport[ray]" in answer.stderr
 
 
 @pytest.mark.parametrize("provider", ["cuda", "tensorrt", "tensorrt-rtx"])
