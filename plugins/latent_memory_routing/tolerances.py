@@ -16,7 +16,7 @@ def float32_of(spread: float) -> float:
     """What float32 costs any mixture: 1e-6, and half a unit in the last place of its `spread`.
 
     The spread is the largest Σ_m (|x_m − c_m| + |mean_km − c_m|)² / (2·variance_km) over tokens and components, c being the
-    mean of the head's means: the terms of the expanded square, which cancel, are no larger. Up to 16, errors are within 2e-6.
+    mean of the head's means: the terms of the expanded square, which cancel, are no larger. Up to 16 it is within 2e-6.
     A product of 2·dr + 1 terms could lose more in the worst case; random mixtures lose a third of this at most.
     """
     return 1e-6 + 2.0**-24 * spread

@@ -125,7 +125,7 @@ def _parts(tensors: Sequence[Tensor]) -> list[list[list[Tensor]]]:
 
 def _output(value: Tensor, *field: Tensor) -> Tensor:
     """The output of some images and heads, by a few rows of the field at a time."""
-    rows = [_Filters(value, *few, first=first).output() for first, few in _rows(field)]
+    rows = [_Filters(first, value, *few).output() for first, few in _rows(field)]
     return rows[0] if len(rows) == 1 else torch.cat(rows, 1)
 
 
@@ -133,7 +133,7 @@ def _gradients(value: Tensor, *field_and_gradient: Tensor) -> tuple[Tensor, ...]
     """Gradients of value, offset, width and weight of some images and heads, by a few rows of the field at a time."""
     of_value, of_field = None, []
     for first, (*field, gradient) in _rows(field_and_gradient):
-        from_rows, *of_rows = _Filters(value, *field, first=first).gradients(gradient)
+        from_rows, *of_rows = _Filters(first, value, *field).gradients(gradient)
         of_value = from_rows if of_value is None else of_value + from_rows
         of_field.append(of_rows)
     assert of_value is not None
@@ -164,8 +164,8 @@ class _Filters:
     j row that is summed over; m atoms times cells.
     """
 
-    def __init__(self, value: Tensor, offset: Tensor, width: Tensor, weight: Tensor, first: int) -> None:
-        """`offset`, `width` and `weight` of a steered field may be those of a few rows, the first of which is `first`."""
+    def __init__(self, first: int, value: Tensor, offset: Tensor, width: Tensor, weight: Tensor) -> None:
+        """A steered field's offset, width and weight may be those of a few rows only, the first of which is `first`."""
         _, H, W, _, _ = value.shape
         self.steered = tuple(value.shape[1:3]) == (1, 1) or tuple(offset.shape[1:3]) != (1, 1)
         rows = offset.shape[1] if self.steered else H
