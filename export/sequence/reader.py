@@ -1,8 +1,10 @@
 """Documents to windows of tokens, and a runner's answers on windows to one for each document: as the server does both."""
 
+import shutil
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +25,15 @@ class TextReader:
 
     def __init__(self, spec: Tokenization, files: Mapping[str, bytes]) -> None:
         self.spec = spec
-        self._folder = TemporaryDirectory(prefix="gaussport-tokenizer-") if files else None
+        self._folder = Path(mkdtemp(prefix="gaussport-tokenizer-")) if files else Path()
+        if files:
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         for name, content in files.items():
-            (self._path / name).write_bytes(content)
-
-    @property
-    def _path(self) -> Path:
-        return Path("." if self._folder is None else self._folder.name)
+            (self._folder / name).write_bytes(content)
 
     def windows(self, document: bytes | str) -> list[Tokens]:
         """What the model reads of a document. Raises a TextError for one that it cannot read."""
-        return windows(encode(document, self.spec, self._path), self.spec)
+        return windows(encode(document, self.spec, self._folder), self.spec)
 
     def answers(self, runner: Runs, name: str) -> Callable[[Documents], NDArray[np.float32]]:
         """The runner for documents: logarithms of probabilities [documents, classes], which are the logits, but for what is

@@ -52,7 +52,7 @@ def _explained(explainer: Explainer, path: Path, folder: Path | None) -> Explain
     parts: list[Explained] = []
     logits, covered, skips = [], 0, []
     for start, row in zip(_starts(len(rows), spec), rows, strict=True):
-        explained = explainer.run(row[np.newaxis])
+        explained = explainer.run_inputs({explainer.manifest.input.name: row[np.newaxis]})
         logits.append(explained.logits)
         if covered < MOST_TOKENS:
             parts.append(explained)
