@@ -4,6 +4,8 @@
 
 Milliseconds per node kind are from each node's least time over the runs, which other jobs on the machine lengthen least.
 The floor is the flop at the rate of a 1024³ product plus the exponentials at the rate of Exp on an array in the cache.
+Ratios are to torch's scaled dot-product attention with the same heads, its least time too: of the floor, of the bodies'
+products as ONNX Runtime runs them, if all else were free, and of all nodes.
 """
 
 import argparse
@@ -17,12 +19,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import onnx
 import torch
-from operators import DR, OPSET, D, K, P, R, onnx_session, operands
+from operators import DR, OPSET, SHORT, D, K, P, R, backend, onnx_session, operands
 from rich.console import Console
 
 from gaussport.onnx_runtime import onnxruntime
-
-OPERATORS = ("SeparableGaussianFilter", "LatentMemoryRouting")
 
 
 def work(operator: str, tokens: int) -> tuple[float, float]:
@@ -89,9 +89,12 @@ def main() -> None:
     console = Console(highlight=False, soft_wrap=True)
     product, exponentials = machine_rates()
     console.print(f"sgemm {product:.0f} GFLOP/s, Exp {exponentials:.1f}·10⁹/s\n")
-    console.print("| operator | tokens | floor ms | products | Exp, Softmax | layout | rest | products' GFLOP/s |")
-    console.print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for operator in OPERATORS:
+    console.print(
+        "| operator | tokens | floor ms | products | Exp, Softmax | layout | rest | products' GFLOP/s "
+        "| floor ÷ SDPA | products ÷ SDPA | all ÷ SDPA |"
+    )
+    console.print("|---|" + "---:|" * 10)
+    for operator in SHORT:
         for tokens in arguments.tokens:
             kinds = node_milliseconds(operator, tokens, arguments.runs)
             flop, count = work(operator, tokens)
@@ -99,9 +102,12 @@ def main() -> None:
             softmax = sum(kinds.pop(kind, 0.0) for kind in ("Exp", "Softmax"))
             layout = sum(kinds.pop(kind, 0.0) for kind in ("Transpose", "Concat", "Split", "Reshape", "Expand"))
             floor = flop / product / 1e6 + count / exponentials / 1e6
+            rest = sum(kinds.values())
+            sdpa = 1e3 / rate(backend("sdpa", operator, tokens, 1), 1e9)
+            ratios = (x / sdpa for x in (floor, products, products + softmax + layout + rest))
             console.print(
-                f"| {operator} | {tokens:,} | {floor:.2f} | {products:.2f} | {softmax:.2f} | {layout:.2f} "
-                f"| {sum(kinds.values()):.2f} | {flop / products / 1e6:.0f} |"
+                f"| {SHORT[operator]} | {tokens:,} | {floor:.2f} | {products:.2f} | {softmax:.2f} | {layout:.2f} "
+                f"| {rest:.2f} | {flop / products / 1e6:.0f} | {' | '.join(f'{x:.2g}' for x in ratios)} |"
             )
 
 
