@@ -108,7 +108,7 @@ def never_works(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("the checkpoint was read before the wish was refused")
 
-    monkeypatch.setattr(work, "read_checkpoint", refuse)
+    monkeypatch.setattr(work, "read_any_checkpoint", refuse)
 
 
 @pytest.mark.usefixtures("never_works")
@@ -200,7 +200,7 @@ def test_labels_come_from_a_file(checkpoint_path: Path, tmp_path: Path, text: st
         seen.append(read_checkpoint(path, config, labels).labels)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(work, "read_checkpoint", stop)
+    monkeypatch.setattr(work, "read_any_checkpoint", stop)
     with pytest.raises(ZeroDivisionError):
         export_checkpoint(checkpoint_path, tmp_path / "tiny", labels=tmp_path / "labels")
     assert seen == [tuple("abcdefghij")]
