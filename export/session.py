@@ -27,6 +27,7 @@ class Session:
         options.log_severity_level = _FATAL
         options.intra_op_num_threads = torch.get_num_threads()
         options.inter_op_num_threads = 1
+        options.enable_cpu_mem_arena = False  # a proof holds several sessions; an arena keeps what the largest batch took
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if file.beside:
             sizes = [memoryview(content).nbytes for content in file.beside.values()]
