@@ -39,6 +39,8 @@ class EngineRecord(Record):
     precision: Literal["fp32", "fp16", "bf16", "int8"]
     batches: tuple[_Batch, _Batch, _Batch]
     """Smallest, best and largest batch of the optimization profile."""
+    lengths: Annotated[tuple[_Batch, _Batch, _Batch] | None, Field(exclude_if=lambda lengths: lengths is None)] = None
+    """The same of the tokens in a row, for a model that reads text."""
     model_sha256: Sha256
     """`model.onnx`, with its weights, as it was when the engine was built: another one makes the engine stale."""
     plugin_layers: Annotated[int, Field(ge=0)]
@@ -50,8 +52,9 @@ class EngineRecord(Record):
 
     @model_validator(mode="after")
     def _batches_ascend(self) -> Self:
-        if list(self.batches) != sorted(self.batches):
-            raise ValueError(f"the profile's batches {list(self.batches)} do not ascend")
+        for what, sizes in (("batches", self.batches), ("lengths", self.lengths or ())):
+            if list(sizes) != sorted(sizes):
+                raise ValueError(f"the profile's {what} {list(sizes)} do not ascend")
         return self
 
     @property

@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-batch", type=int, default=1, metavar="N", help="smallest batch (default: %(default)s)")
     parser.add_argument("--opt-batch", type=int, metavar="N", help="batch to be fastest at (default: the largest)")
     parser.add_argument("--max-batch", type=int, metavar="N", help="largest batch (default: the bundle's)")
+    parser.add_argument("--min-length", type=int, metavar="N", help="of a text: fewest tokens in a row (default: 1)")
+    parser.add_argument("--opt-length", type=int, metavar="N", help="tokens to be fastest at (default: as trained)")
+    parser.add_argument("--max-length", type=int, metavar="N", help="most tokens (default: the bundle's longest window)")
     parser.add_argument("--timing-cache", type=Path, metavar="FILE", help="measurements to take over from build to build")
     parser.add_argument(
         "--without-plugins", action="store_true", help="build the function bodies instead of our plugins, to compare"
@@ -60,6 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
         least_batch=arguments.min_batch,
         best_batch=arguments.opt_batch,
         most_batch=arguments.max_batch,
+        least_length=arguments.min_length,
+        best_length=arguments.opt_length,
+        most_length=arguments.max_length,
         timing_cache=arguments.timing_cache,
         plugins=not arguments.without_plugins,
         quick=arguments.quick,
@@ -97,5 +103,8 @@ def _show(built: "list[Built]") -> None:
         least, best, most = engine.record.batches
         layers = ", ".join(f"{number} {kind}" for kind, number in engine.summary.items())
         batches = f"{least} to {most}, best at {best}"
+        if engine.record.lengths is not None:
+            shortest, usual, longest = engine.record.lengths
+            batches += f"; {shortest} to {longest} tokens, best at {usual}"
         table.add_row(engine.record.name, batches, f"{engine.engine_bytes / 1e6:.1f} MB", layers)
     Console(highlight=False, emoji=False).print(table)

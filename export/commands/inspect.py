@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,6 +12,10 @@ from gaussport.export.commands.output import shown, write_json
 from gaussport.export.commands.reading_options import add_reading_arguments, wishes_from
 from gaussport.export.wishes import check_plain
 from gaussport.models.checkpoint.early import refuse_early
+
+if TYPE_CHECKING:
+    from gaussport.export.bundle.engines import EngineRecord
+    from gaussport.export.bundle.manifest import Manifest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +66,7 @@ def _bundle(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         "output": _tensor(document["output"]),
         "labels": _labels(manifest.labels),
         "preprocessing": _pairs(document["preprocessing"]),
+        **_of_text(manifest),
         "largest batch": str(manifest.max_batch),
         "opset": ", ".join([str(manifest.opset), *(f"{d} {v}" for d, v in manifest.operators.items())]),
         "precision": manifest.precision,
@@ -69,11 +74,30 @@ def _bundle(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         "checkpoint": f"{origin.checkpoint} ({origin.weights} weights), sha256 {origin.checkpoint_sha256[:12]}…",
         "assumed": ", ".join(origin.assumed) or "nothing",
         "made": f"{origin.created:%Y-%m-%d %H:%M:%S %Z} with {_pairs(origin.tools)}",
-        "engines": ", ".join(f"{name} (batches {e.batches[0]} to {e.batches[2]})" for name, e in manifest.engines.items())
-        or "none",
+        "engines": ", ".join(map(_engine, manifest.engines.values())) or "none",
         "files": ", ".join(f"{name} ({record.bytes:,} bytes)" for name, record in manifest.files.items()),
     }
     return document, rows
+
+
+def _engine(engine: "EngineRecord") -> str:
+    lengths = "" if engine.lengths is None else f", of {engine.lengths[0]} to {engine.lengths[2]} tokens"
+    return f"{engine.name} (batches {engine.batches[0]} to {engine.batches[2]}{lengths})"
+
+
+def _of_text(manifest: "Manifest") -> dict[str, str]:
+    """What only a model of text has to say."""
+    if not manifest.takes_text:
+        return {}
+    spec, stream = manifest.tokenization, manifest.stream
+    longer = {
+        "windows": f"longer ones in windows that begin every {spec.stride:,} tokens, answers averaged",
+        "truncate": "of longer ones the beginning",
+        "refuse": "longer ones are refused",
+    }[spec.long_documents]
+    reads = f"up to {spec.max_tokens:,} tokens at once, {longer}"
+    kept = "none: later tokens matter" if stream is None else f"{stream.bytes_per_stream:,} bytes each, whatever the length"
+    return {"documents": reads, "streams": kept}
 
 
 def _pairs(mapping: Any) -> str:

@@ -143,7 +143,7 @@ class _Plan:
 
         self.manifest, self.wish = bundle.manifest, wish
         self.precision = wish.precision or bundle.manifest.precision
-        self.batches = wish.batches(bundle.manifest)
+        self.batches, self.lengths = wish.batches(bundle.manifest), wish.lengths(bundle.manifest)
         custom = any(node.domain == DOMAIN for node in model.graph.node)
         self.library = None
         if custom and wish.plugins:
@@ -164,11 +164,13 @@ class _Plan:
         (folder / MODEL).write_bytes(model.SerializeToString())
         cache = self.wish.timing_cache
         batches = (self.batches.least, self.batches.best, self.batches.most)
+        lengths = None if self.lengths is None else (self.lengths.least, self.lengths.best, self.lengths.most)
         request = Request(
             builder=self.wish.builder,
             architecture=architecture,
             precision=self.precision,
             batches=batches,
+            lengths=lengths,
             probes=tuple(self.batches.probes()),
             plugin_nodes=tuple((node.name, node.operator) for node in self.nodes),
             plugin_library=None if self.library is None else str(self.library.path),
@@ -182,6 +184,7 @@ class _Plan:
                 "architecture": architecture,
                 "precision": self.precision,
                 "batches": batches,
+                "lengths": lengths,
                 "model_sha256": self.manifest.model_sha256,
                 "plugin_layers": answer.plugin_layers,
                 "bodies": bool(self.manifest.operators) and not self.wish.plugins,

@@ -23,6 +23,8 @@ class Request:
     """Name and operator of each node that must become a plugin layer."""
     plugin_library: str | None
     timing_cache: str | None
+    lengths: tuple[int, int, int] | None = None
+    """Smallest, best and largest of every other axis that has any size: the tokens of a text."""
 
     def write(self, folder: Path) -> None:
         (folder / REQUEST).write_text(json.dumps(asdict(self)), encoding="utf-8")
@@ -31,8 +33,9 @@ class Request:
     def read(cls, folder: Path) -> "Request":
         fields = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
         pairs = tuple((name, operator) for name, operator in fields.pop("plugin_nodes"))
-        batches, probes = tuple(fields.pop("batches")), tuple(fields.pop("probes"))
-        return cls(plugin_nodes=pairs, batches=batches, probes=probes, **fields)
+        batches, probes, lengths = tuple(fields.pop("batches")), tuple(fields.pop("probes")), fields.pop("lengths", None)
+        lengths = None if lengths is None else tuple(lengths)
+        return cls(plugin_nodes=pairs, batches=batches, probes=probes, lengths=lengths, **fields)
 
 
 @dataclass(frozen=True)

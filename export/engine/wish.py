@@ -39,6 +39,28 @@ class Batches:
 
 
 @dataclass(frozen=True)
+class Lengths:
+    """The optimization profile's tokens in a row."""
+
+    least: int
+    best: int
+    most: int
+
+    def check(self, proved: int) -> None:
+        """Raise a UsageError unless 1 ≤ least ≤ best ≤ most ≤ `proved`."""
+        if not 1 <= self.least <= self.best <= self.most:
+            raise UsageError(
+                f"--min-length {self.least}, --opt-length {self.best} and --max-length {self.most} must be at least 1 and "
+                "not descend"
+            )
+        if self.most > proved:
+            raise UsageError(
+                f"--max-length {self.most} is more than the {proved} tokens that the bundle was proved with: export it with "
+                "a larger --max-tokens"
+            )
+
+
+@dataclass(frozen=True)
 class Wish:
     """One call of the builder: the engines of one precision for one or several architectures."""
 
@@ -52,6 +74,12 @@ class Wish:
     """None means the largest."""
     most_batch: int | None = None
     """None means the largest that the bundle's proof ran."""
+    least_length: int | None = None
+    """Of a text: None means 1."""
+    best_length: int | None = None
+    """None means the length that the model was trained at, or the largest where that is less."""
+    most_length: int | None = None
+    """None means the longest window that the bundle's proof ran."""
     timing_cache: Path | None = None
     plugins: bool = True
     """Without them the function bodies are built, in TensorRT's own layers: the yardstick of our plugins."""
@@ -63,6 +91,15 @@ class Wish:
         most = manifest.max_batch if self.most_batch is None else self.most_batch
         best = most if self.best_batch is None else self.best_batch
         return Batches(self.least_batch, best, most)
+
+    def lengths(self, manifest: Manifest) -> Lengths | None:
+        """None for a model that reads no text."""
+        if not manifest.takes_text:
+            return None
+        most = self.most_length or manifest.tokenization.max_tokens
+        trained = manifest.config.get("trained_length")
+        best = self.best_length or min(most, trained if isinstance(trained, int) and trained > 0 else most)
+        return Lengths(1 if self.least_length is None else self.least_length, best, most)
 
 
 def check_wish(wish: Wish, manifest: Manifest) -> None:
@@ -76,10 +113,25 @@ def check_wish(wish: Wish, manifest: Manifest) -> None:
             f"--max-batch {batches.most} is more than the {manifest.max_batch} that the bundle was proved with: "
             "export it with a larger --max-batch"
         )
+    _check_lengths(wish, manifest)
     _check_precision(wish.precision, manifest)
     _check_architectures(wish, manifest)
     if wish.timing_cache is not None and wish.timing_cache.is_dir():
         raise UsageError(f"--timing-cache {wish.timing_cache} is a folder: name a file")
+
+
+def _check_lengths(wish: Wish, manifest: Manifest) -> None:
+    lengths = wish.lengths(manifest)
+    if lengths is None:
+        if (wish.least_length, wish.best_length, wish.most_length) != (None, None, None):
+            raise UsageError("--min-length, --opt-length and --max-length are for text, and this bundle reads pictures")
+        return
+    lengths.check(manifest.tokenization.max_tokens)
+    if manifest.operators and wish.plugins:
+        raise UsageError(
+            "our plugins are compiled for one length and this bundle reads text of any: build the function bodies with "
+            "--without-plugins"
+        )
 
 
 def _check_architectures(wish: Wish, manifest: Manifest) -> None:

@@ -66,10 +66,13 @@ def _configured(backend: Backend, builder: Any, network: Any, request: Request, 
     profile = builder.create_optimization_profile()
     taken = True
     for given in network_inputs(network):
-        shapes = [(batch, *tuple(given.shape)[1:]) for batch in request.batches]
+        lengths = request.lengths or request.batches  # without lengths no other axis is open
+        sizes = zip(request.batches, lengths, strict=True)
+        shapes = [(batch, *(length if axis < 0 else axis for axis in tuple(given.shape)[1:])) for batch, length in sizes]
         taken = profile.set_shape(given.name, *shapes) is not False and taken
     if not taken or config.add_optimization_profile(profile) < 0:
-        raise EngineError(f"TensorRT refuses the batches {list(request.batches)}: {messages.reason}")
+        lengths_said = "" if request.lengths is None else f" of lengths {list(request.lengths)}"
+        raise EngineError(f"TensorRT refuses the batches {list(request.batches)}{lengths_said}: {messages.reason}")
     told = []
     if request.timing_cache is not None and request.builder == "tensorrt-rtx":
         told.append("TensorRT-RTX has no timing cache: --timing-cache is not used")

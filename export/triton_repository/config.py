@@ -15,10 +15,13 @@ _PLATFORMS = {"python": 'backend: "python"', "onnxruntime": 'backend: "onnxrunti
 def config(manifest: Manifest, wish: Wish, max_batch: int, parameters: Mapping[str, str]) -> str:
     """Protocol-buffer text of Triton's ModelConfig."""
     python = wish.backend == "python"
-    shape = ", ".join(map(str, manifest.preprocessing.tensor_shape))
     classes = str(len(manifest.labels))
     in_type, out_type = ("TYPE_FP32",) * 2 if python else (_type(manifest.input.dtype), _type(manifest.output.dtype))
-    inputs = [_tensor(manifest.input.name, in_type, shape, "format: FORMAT_NCHW", *["optional: true"] * python)]
+    if manifest.takes_text:  # Triton batches requests of one length; it pads nothing
+        inputs = [_tensor(manifest.input.name, in_type, "-1")]
+    else:
+        shape = ", ".join(map(str, manifest.preprocessing.tensor_shape))
+        inputs = [_tensor(manifest.input.name, in_type, shape, "format: FORMAT_NCHW", *["optional: true"] * python)]
     inputs += [_beside(spec) for spec in manifest.further_inputs]
     outputs = [_tensor(manifest.output.name, out_type, classes, f'label_filename: "{LABELS_FILE}"')]
     if python:  # the picture itself, and the answer that people want

@@ -28,6 +28,11 @@ class Wish:
 
     def check(self, manifest: Manifest) -> None:
         """Raise a UsageError for what cannot be, or would be thought to work and does nothing."""
+        if manifest.takes_text and self.backend == "python":
+            raise UsageError(
+                f"the Python backend prepares pictures, and {manifest.name} reads text: use --backend onnxruntime, and let "
+                "clients send the tokens"
+            )
         if self.backend != "python":
             for option, value in (("threads", self.threads), ("python-path", self.python_path)):
                 if value is not None:
