@@ -144,7 +144,7 @@ class Batcher:
 
     def _full(self) -> RequestError:
         wait_s = self.retry_after_s()
-        return RequestError(f"the queue is full ({self.held} images): retry after {wait_s} s", "queue_full", wait_s)
+        return RequestError(f"the queue is full ({self.held} wait): retry after {wait_s} s", "queue_full", wait_s)
 
     def retry_after_s(self) -> int:
         """Whole seconds until what waits now will have been answered at the measured rate."""
@@ -267,6 +267,6 @@ class Batcher:
 def _model_failed(fault: Exception) -> RequestError:
     if isinstance(fault, RequestError):
         return fault
-    error = RequestError(f"the model failed on these pixels: {fault}", "model_failed")
+    error = RequestError(f"the model failed on this input: {fault}", "model_failed")
     error.__cause__ = fault
     return error

@@ -1,4 +1,4 @@
-"""`POST /v1/classify`, the people's face: pictures in any of three bodies, labels with probabilities out."""
+"""`POST /v1/classify`, the people's face: pictures or texts in any of three bodies, labels with probabilities out."""
 
 import asyncio
 import time
@@ -24,6 +24,7 @@ from gaussport.serving.presence import while_connected
 from gaussport.serving.query import ClassifyQuery
 from gaussport.serving.served_model import Rows, ServedModel
 from gaussport.serving.served_models import ServedModels
+from gaussport.serving.text.classify import Answered, classified
 from gaussport.serving.tracing import Tracing
 from gaussport.serving.waiting import Answer
 
@@ -35,29 +36,26 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, tracing: Tr
 
     @router.post("/v1/classify", openapi_extra=CLASSIFY, response_class=Response)
     async def classify(request: Request) -> Response:
-        """Classify one picture or several: raw `image/*`, multipart `file` parts, or base64 in JSON."""
+        """Classify pictures or texts, as the model reads: one in the body, multipart `file` parts, or JSON."""
         began = time.monotonic()
         query = ClassifyQuery.of(request.query_params)
         with models.find(query.model, query.version) as served:
             deadline = served.deadline(query.timeout_ms, began)
-            served.batcher.expect_room(served.seconds_until(deadline))
+            served.queue.expect_room(served.seconds_until(deadline))
+            if served.manifest.takes_text:
+                texts = await classified(request, served, decoder, deadline, query.urgent, max_images)
+                return _answer_of_texts(request, served, texts, query, began, metrics, tracing)
             expect_pictures_suffice(served.manifest, served.name)
             pictures = await _pictures(request, decoder, max_images)
             work = _answer(served, pictures, decoder, deadline, query.urgent)
             prepared, answer = await while_connected(request, work, served.seconds_until(deadline))
-        _count(metrics, served.name, prepared)
+        _count(metrics, served.name, len(prepared.rows), len(prepared.outcomes))
         if len(pictures) == 1:
             prepared.raise_first()
         total_s = time.monotonic() - began
-        _trace(tracing, request, prepared, answer)
-        content = {
-            "model": served.name,
-            "version": served.version,
-            "request_id": request_id_of(request),
-            "results": _results(prepared, answer.logits, served.labels, query.top_k),
-            "timing_ms": _timing_ms(answer.queue_s, prepared.seconds, answer.inference_s, total_s),
-        }
-        return Response(orjson.dumps(content), media_type="application/json")
+        _trace(tracing, request, prepared.seconds, answer)
+        results = _results(prepared, answer.logits, served.labels, query.top_k)
+        return _response(request, served, results, _timing_ms(answer.queue_s, prepared.seconds, answer.inference_s, total_s))
 
     @router.get("/v1/models")
     async def list_models() -> Response:
@@ -65,6 +63,33 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, tracing: Tr
         return Response(orjson.dumps({"models": [_description(model) for model in models]}), media_type="application/json")
 
     return router
+
+
+def _answer_of_texts(
+    request: Request,
+    served: ServedModel,
+    texts: Answered,
+    query: ClassifyQuery,
+    began: float,
+    metrics: Metrics,
+    tracing: Tracing,
+) -> Response:
+    _count(metrics, served.name, len(texts.probabilities), len(texts.outcomes))
+    _trace(tracing, request, texts.read_s, texts.answer)
+    total_s = time.monotonic() - began
+    timing = _timing_ms(texts.answer.queue_s, texts.read_s, texts.answer.inference_s, total_s)
+    return _response(request, served, texts.results(served.labels, query.top_k), timing)
+
+
+def _response(request: Request, served: ServedModel, results: list[dict[str, Any]], timing: dict[str, float]) -> Response:
+    content = {
+        "model": served.name,
+        "version": served.version,
+        "request_id": request_id_of(request),
+        "results": results,
+        "timing_ms": timing,
+    }
+    return Response(orjson.dumps(content), media_type="application/json")
 
 
 async def _pictures(request: Request, decoder: Decoder, max_images: int) -> Pictures:
@@ -86,18 +111,17 @@ async def _answer(
         return prepared, await served.answer(place, prepared.rows, deadline, urgent, prepared.seconds)
 
 
-def _count(metrics: Metrics, model: str, prepared: Prepared) -> None:
-    good, refused = len(prepared.rows), len(prepared.outcomes) - len(prepared.rows)
-    for outcome, images in (("ok", good), ("refused", refused)):
+def _count(metrics: Metrics, model: str, good: int, all_: int) -> None:
+    for outcome, images in (("ok", good), ("refused", all_ - good)):
         if images:
             metrics.images.labels(model, outcome).inc(images)
 
 
-def _trace(tracing: Tracing, request: Request, prepared: Prepared, answer: Answer) -> None:
+def _trace(tracing: Tracing, request: Request, decode_s: float, answer: Answer) -> None:
     """Spans of the steps, told afterwards: they ran one after another and ended just now."""
     tracing.step(request.scope, "inference", answer.inference_s)
     tracing.step(request.scope, "queue", answer.queue_s, answer.inference_s)
-    tracing.step(request.scope, "decode", prepared.seconds, answer.inference_s + answer.queue_s)
+    tracing.step(request.scope, "decode", decode_s, answer.inference_s + answer.queue_s)
 
 
 def _timing_ms(queue_s: float, decode_s: float, inference_s: float, total_s: float) -> dict[str, float]:
@@ -131,7 +155,9 @@ def _description(model: ServedModel) -> dict[str, Any]:
         "version": model.version,
         "family": manifest.family,
         "labels": list(model.labels),
+        "reads": "text" if manifest.takes_text else "pictures",
         "input": {"name": manifest.input.name, "shape": list(manifest.input.shape)},
+        **({"tokenization": manifest.tokenization.model_dump(mode="json")} if manifest.takes_text else {}),
         **({"further_inputs": [_input(spec) for spec in manifest.further_inputs]} if manifest.further_inputs else {}),
         "max_batch": model.max_batch,
         "precision": manifest.precision,

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from gaussport.errors import GaussportError, ImageError, ServingError
+from gaussport.errors import GaussportError, ImageError, ServingError, TextError
 
 log = logging.getLogger("gaussport.serving")
 
@@ -33,6 +33,9 @@ STATUS = {
     "bad_parameter": 400,
     "too_many_images": 400,
     "load_failed": 400,
+    "empty_text": 400,
+    "invalid_text": 400,
+    "too_many_texts": 400,
     "unauthorized": 401,
     "forbidden": 403,
     "not_found": 404,
@@ -42,6 +45,7 @@ STATUS = {
     "method_not_allowed": 405,
     "body_too_slow": 408,
     "body_too_large": 413,
+    "text_too_long": 413,
     "not_an_image": 415,
     "unsupported_format": 415,
     "unsupported_media_type": 415,
@@ -116,7 +120,7 @@ async def answer_to(request: Request, error: GaussportError | ClientDisconnect) 
 
 
 async def _ours(request: Request, error: Exception) -> Response:
-    if not isinstance(error, RequestError | ImageError):
+    if not isinstance(error, RequestError | ImageError | TextError):
         raise error
     count_as(request.scope, error.code)
     if STATUS[error.code] == 500:

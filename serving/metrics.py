@@ -59,6 +59,12 @@ class Metrics:
         self._queue_seconds = Histogram(
             "gaussport_queue_seconds", "Time until a request's first batch.", ["model"], buckets=_SECONDS, registry=registry
         )
+        self._tokens = Counter(
+            "gaussport_text_tokens",
+            "Tokens of texts that were answered, and tokens computed for them: the difference is padding.",
+            ["model", "kind"],
+            registry=registry,
+        )
         self._queue_images = _gauge("gaussport_queue_images", "Images decoded or waiting.", registry, ["model"])
         self._model = _gauge(
             "gaussport_model_info", "Processes that serve this.", registry, ["model", "version", "provider"]
@@ -109,6 +115,17 @@ class ModelSeries:
 
     def held(self, change: int) -> None:
         self._queue_images.inc(change)
+
+    def text_tokens(self, tokens: int) -> None:
+        """Of rows that were answered."""
+        self._tokens("text").inc(tokens)
+
+    def computed_tokens(self, tokens: int) -> None:
+        """Of a batch, padding included."""
+        self._tokens("computed").inc(tokens)
+
+    def _tokens(self, kind: str) -> Counter:
+        return self._metrics._tokens.labels(self._facts[0], kind)
 
     def batch(self, size: int, seconds: float) -> None:
         self._sizes.observe(size)

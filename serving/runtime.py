@@ -29,7 +29,7 @@ __all__ = ["PROVIDERS", "Runtime"]
 AUTO = ("tensorrt", "tensorrt-rtx", "cuda", "cpu")
 """The order in which `auto` tries."""
 
-_DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16}
+_DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "int64": np.int64}
 _WARM_UP_BUDGET_S = 1.0
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -19,6 +21,9 @@ from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.settings import Settings
 from gaussport.serving.statistics import Statistics
+from gaussport.serving.text import running
+from gaussport.serving.text.queue import LengthQueue
+from gaussport.serving.text.reader import TextReader, Tokens
 from gaussport.serving.waiting import Answer
 
 Rows = NDArray[np.float32]
@@ -39,17 +44,42 @@ class ServedModel:
         self.runtime = Runtime(bundle, settings.provider, threads_each(settings), ProviderOptions.of(settings))
         self.max_batch = _max_batch(bundle, self.runtime, settings.max_batch)
         self.statistics = Statistics()
-        limits = BatchLimits(
-            self.max_batch, settings.max_delay_ms, settings.queue_size, _sizes(self.runtime, self.max_batch)
-        )
+        limits = BatchLimits(self.max_batch, settings.max_delay_ms, settings.queue_size)
         self._series = metrics.model(self.name, self.version, self.runtime.label)
         observe = partial(_observe_batch, self.statistics, self._series)  # and not a method: the cycle would outlive us
-        self.batcher = Batcher(self.runtime.run, limits, _check_finite, observe, self._series.held)
+        self._reader: TextReader | None = None
+        self.queue: Batcher | LengthQueue[Tokens]
+        if self.manifest.takes_text:
+            self.queue = self._queue_of_texts(limits, observe, settings)
+        else:
+            limits = replace(limits, sizes=_sizes(self.runtime, self.max_batch))
+            self.queue = Batcher(self.runtime.run, limits, _check_finite, observe, self._series.held)
+            _warm_up(self.runtime, limits)
         self._default_timeout_ms = settings.timeout_ms
         self._users = 0
         self._unused = asyncio.Event()
         self._unused.set()
-        _warm_up(self.runtime, limits)
+
+    def _queue_of_texts(
+        self, limits: BatchLimits, observe: Callable[[int, float], None], settings: Settings
+    ) -> LengthQueue[Tokens]:
+        if settings.cuda_graph:
+            raise UsageError(f"--cuda-graph records batches of one shape and {self.name} reads texts of any: leave it out")
+        self._reader = TextReader(self.bundle, settings.max_tokens)
+        spec = self._reader.spec
+        queue = LengthQueue(
+            run=running.TokenRunner(self.runtime, spec.pad, self._series.computed_tokens),
+            limits=limits,
+            rows=running.rows_of(spec),
+            longest=spec.max_tokens,
+            sizes=partial(_sizes, self.runtime),
+            check=_check_finite,
+            observe=observe,
+            observe_held=self._series.held,
+            observe_tokens=self._series.text_tokens,
+        )
+        running.warm_up(queue, self.runtime)
+        return queue
 
     def __enter__(self) -> Self:
         self._users += 1
@@ -66,6 +96,18 @@ class ServedModel:
         """Whether a request has it."""
         return self._users > 0
 
+    @property
+    def batcher(self) -> Batcher:
+        """The queue of a model of pictures."""
+        assert isinstance(self.queue, Batcher)  # whoever has a model of text goes by its tokens
+        return self.queue
+
+    @property
+    def reader(self) -> TextReader:
+        """What makes tokens of the texts of a model that reads text."""
+        assert self._reader is not None
+        return self._reader
+
     async def retire(self, patience_s: float) -> None:
         """Answer the requests that have this model, within `patience_s`, refuse what is left, and free it."""
         try:
@@ -73,7 +115,7 @@ class ServedModel:
                 await self._unused.wait()
         except TimeoutError:
             pass
-        await self.batcher.close()
+        await self.queue.close()
         self._series.forget()
 
     def deadline(self, timeout_ms: float | None, arrived: float) -> float:
@@ -81,19 +123,27 @@ class ServedModel:
         return arrived + (timeout_ms or self._default_timeout_ms) / 1000
 
     def seconds_until(self, deadline: float) -> float:
-        return deadline - self.batcher.clock()
+        return deadline - self.queue.clock()
 
     async def answer(self, place: Place, rows: Rows, deadline: float, urgent: bool, decode_s: float = 0.0) -> Answer:
         """The logits of a request's rows. `decode_s` is what decoding its pictures took, for the statistics."""
-        began = self.batcher.clock()
+        return await self._counted(place.answer(rows, deadline, urgent), len(rows), decode_s)
+
+    async def answer_texts(self, rows: Sequence[Tokens], deadline: float, urgent: bool, read_s: float = 0.0) -> Answer:
+        """The logits of a request's rows of tokens. `read_s` is what making them took, for the statistics."""
+        assert isinstance(self.queue, LengthQueue)
+        return await self._counted(self.queue.answer(rows, deadline, urgent), len(rows), read_s)
+
+    async def _counted(self, answering: Awaitable[Answer], rows: int, before_s: float) -> Answer:
+        began = self.queue.clock()
         try:
-            answer = await place.answer(rows, deadline, urgent)
+            answer = await answering
         except BaseException:
-            self.statistics.fail.add(decode_s + self.batcher.clock() - began)
+            self.statistics.fail.add(before_s + self.queue.clock() - began)
             raise
         self._series.queue_seconds.observe(answer.queue_s)
-        self.statistics.decode.add(decode_s)
-        self.statistics.answered(len(rows), answer.queue_s, answer.inference_s, decode_s + self.batcher.clock() - began)
+        self.statistics.decode.add(before_s)
+        self.statistics.answered(rows, answer.queue_s, answer.inference_s, before_s + self.queue.clock() - began)
         return answer
 
 
@@ -157,4 +207,4 @@ def _warm_up(runtime: Runtime, limits: BatchLimits) -> None:
 def _check_finite(logits: Rows) -> None:
     """Logits that are not finite are no answer: the batch is run again row by row and those at fault are told."""
     if not math.isfinite(float(np.sum(logits, dtype=np.float64))):
-        raise RequestError("the model's answer is not finite: the pixels are out of range", "not_finite")
+        raise RequestError("the model's answer is not finite: the input is out of range", "not_finite")

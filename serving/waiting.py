@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[np.float32]
+Rows = NDArray[Any]
+"""Pixels in float32, tokens in int64, or records of several inputs: a batch's rows, whatever they are."""
 
 
 class Room(Protocol):
@@ -50,7 +51,7 @@ class Waiting:
         if self.answer.done():
             return
         if self.logits is None:
-            self.logits = np.empty((len(self.rows), *logits.shape[1:]), dtype=np.float32)
+            self.logits = np.empty((len(self.rows), *logits.shape[1:]), dtype=logits.dtype)
         self.logits[start : start + len(logits)] = logits
         self.done += len(logits)
         self.inference_s += seconds

@@ -19,6 +19,7 @@ from gaussport.serving.v2.openapi import INFER
 from gaussport.serving.v2.request import InferRequest, parse, raw_row
 from gaussport.serving.v2.response import HEAD_LENGTH, respond, wanted_outputs
 from gaussport.serving.v2.tensors import pictures, pixels
+from gaussport.serving.v2.texts import logits_of_texts
 
 _INLINE_BYTES = 64_000  # JSON of this size is parsed in well under a millisecond
 _INLINE_NUMBERS = 16_000  # and so many logits are written and compressed in a few
@@ -27,8 +28,8 @@ _INLINE_NUMBERS = 16_000  # and so many logits are written and compressed in a f
 def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: Metrics, max_images: int) -> None:
     async def answer(request: Request, name: str, version: str | None) -> Response:
         with models.find(name, version) as served:
-            arrived = served.batcher.clock()
-            served.batcher.expect_room(served.seconds_until(served.deadline(None, arrived)))
+            arrived = served.queue.clock()
+            served.queue.expect_room(served.seconds_until(served.deadline(None, arrived)))
             body = await whole_body(request)
             parsed = await _parsed(body, request.headers.get(HEAD_LENGTH), served, decoder)
             inputs = given(parsed, served.manifest, served.name)
@@ -45,7 +46,7 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
 
     @router.post("/models/{name}/infer", openapi_extra=INFER, response_class=Response)
     async def infer(request: Request, name: str) -> Response:
-        """Run the model: JSON or binary tensors, pixels or encoded pictures."""
+        """Run the model: JSON or binary tensors; pixels or encoded pictures, tokens or texts."""
         return await answer(request, name, None)
 
     @router.post("/models/{name}/versions/{version}/infer", openapi_extra=INFER, response_class=Response)
@@ -59,6 +60,8 @@ async def _parsed(body: bytes, head_length: str | None, served: ServedModel, dec
     if not body:
         raise RequestError("the body is empty: send an inference request", "empty_body")
     if head_length == "0":
+        if served.manifest.takes_text:
+            raise RequestError("a bare row has no length: send the tokens as a tensor with its shape", "malformed_request")
         return raw_row(body, served.manifest.input.name, served.manifest.preprocessing.tensor_shape)
     if head_length is None and len(body) > _INLINE_BYTES:
         return await asyncio.get_running_loop().run_in_executor(decoder.pool, parse, body, head_length)
@@ -68,6 +71,8 @@ async def _parsed(body: bytes, head_length: str | None, served: ServedModel, dec
 async def _logits(
     served: ServedModel, inputs: Given, decoder: Decoder, deadline: float, urgent: bool, max_images: int
 ) -> Rows:
+    if served.manifest.takes_text:
+        return await logits_of_texts(served, inputs, decoder, deadline, urgent, max_images)
     if inputs.encoded:
         return await _of_pictures(served, inputs, decoder, deadline, urgent, max_images)
     rows = await _made(inputs, decoder, partial(_rows, served, inputs))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gaussport.export.bundle.manifest import FurtherInput, Manifest
 from gaussport.serving.errors import RequestError
 from gaussport.serving.rows import Rows, packed
-from gaussport.serving.v2.metadata import PICTURES_INPUT
+from gaussport.serving.v2.metadata import PICTURES_INPUT, TEXTS_INPUT
 from gaussport.serving.v2.request import InferRequest, InputTensor
 from gaussport.serving.v2.tensors import numbers
 
@@ -16,7 +16,7 @@ class Given:
 
     first: InputTensor
     encoded: bool
-    """Whether `first` holds encoded pictures and not pixels."""
+    """Whether `first` holds encoded pictures and not pixels, or texts and not tokens."""
     beside: tuple[tuple[FurtherInput, InputTensor], ...] = ()
 
     @property
@@ -43,13 +43,14 @@ def given(request: InferRequest, manifest: Manifest, model: str) -> Given:
     tensors = {tensor.name: tensor for tensor in request.inputs}
     if len(tensors) != len(request.inputs):
         raise RequestError("two inputs of the request have the same name", "malformed_request")
-    encoded = PICTURES_INPUT in tensors and (tensors[PICTURES_INPUT].datatype == "BYTES" or own != PICTURES_INPUT)
-    first = tensors.pop(PICTURES_INPUT if encoded else own, None)
+    raw = TEXTS_INPUT if manifest.takes_text else PICTURES_INPUT
+    encoded = raw in tensors and (tensors[raw].datatype == "BYTES" or own != raw)
+    first = tensors.pop(raw if encoded else own, None)
     beside = tuple((spec, tensors.pop(spec.name)) for spec in manifest.further_inputs if spec.name in tensors)
     if tensors:
         others = "".join(f", {spec.name}" for spec in manifest.further_inputs)
-        raise RequestError(f"{model} has no such input: send {own} or {PICTURES_INPUT}{others}", "malformed_request")
-    missing = [] if first is not None else [f"{own} or {PICTURES_INPUT}"]
+        raise RequestError(f"{model} has no such input: send {own} or {raw}{others}", "malformed_request")
+    missing = [] if first is not None else [f"{own} or {raw}"]
     missing += [spec.name for spec in manifest.further_inputs if all(spec is not found for found, _ in beside)]
     if missing or first is None:
         raise RequestError(f"{model} also needs {', '.join(missing)}: send all inputs in one request", "malformed_request")

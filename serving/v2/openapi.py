@@ -109,13 +109,14 @@ _INPUT = _object(
     {
         "name": _TEXT
         | {
-            "description": "`pixels` (FP32 [N, C, H, W]) or `image` (BYTES [N], encoded pictures); others that metadata list"
+            "description": "`pixels` (FP32 [N, C, H, W]) or `image` (BYTES [N], encoded pictures); for models of text "
+            "`tokens` (INT64 [N, length]) or `text` (BYTES [N]); others that metadata list"
         },
         "shape": _list(_COUNT, minItems=1),
         "datatype": {"type": "string", "enum": ["FP32", "BYTES", "INT64", "INT32", "BOOL"]},
     },
     {
-        "data": _list({}, description="numbers, flat or nested as the shape; of BYTES base64 texts"),
+        "data": _list({}, description="numbers, flat or nested as the shape; pictures as base64 texts, texts as they are"),
         "parameters": _object({}, {"binary_data_size": _COUNT}),
     },
 )

@@ -105,19 +105,48 @@ def _flat(tensor: InputTensor) -> list[Any]:
     return level
 
 
+def tokens(tensor: InputTensor, vocabulary: int) -> NDArray[np.int64]:
+    """The INT64 content [N, length] of a model that reads text; every number one of its tokens, the padding among them."""
+    if len(tensor.shape) != 2 or not tensor.shape[1]:
+        raise _refused(f"{tensor.name} must have the shape [N, length], a row for each text", tensor)
+    count = _count(tensor, "int64", tensor.shape[1:])
+    values = _whole(tensor, count, int) if tensor.raw is None else _raw(tensor, "int64", count)
+    if values.min() < 0 or values.max() >= vocabulary:
+        raise _refused(f"{tensor.name} must be from 0 to {vocabulary - 1}", tensor)
+    return values.astype(np.int64, copy=False).reshape(tensor.shape)
+
+
+def texts(tensor: InputTensor, most: int) -> list[bytes | str]:
+    """The BYTES content: one text for each row, bytes in a binary tensor and text in JSON."""
+    count = _elements(tensor)
+    if not 0 < count <= most:
+        raise RequestError(f"{tensor.name} has {count} texts: send 1 to {most}", "too_many_texts")
+    found = _flat(tensor) if tensor.raw is None else _binary_elements(tensor.raw)
+    if len(found) != count:
+        raise _refused(f"{tensor.name} announces {count} texts and has {len(found)}", tensor)
+    if not all(isinstance(text, bytes | str) for text in found):
+        raise _refused(f"the data of {tensor.name} must be texts", tensor)
+    return list(found)
+
+
 def pictures(tensor: InputTensor, max_images: int) -> Pictures:
     """The BYTES content: one encoded picture for each row; in JSON each is a base64 text."""
+    count = _elements(tensor)
+    if not 0 < count <= max_images:
+        raise RequestError(f"{tensor.name} has {count} pictures: send 1 to {max_images}", "too_many_images")
+    found: Pictures = _text_pictures(_flat(tensor)) if tensor.raw is None else list(_binary_elements(tensor.raw))
+    if len(found) != count:
+        raise _refused(f"{tensor.name} announces {count} pictures and has {len(found)}", tensor)
+    return found
+
+
+def _elements(tensor: InputTensor) -> int:
+    """How many BYTES elements are announced, one for each row."""
     if tensor.datatype != "BYTES":
         raise _refused(f"{tensor.name} must be BYTES", tensor)
     if len(tensor.shape) not in (1, 2) or tensor.shape[1:] not in ((), (1,)):
         raise _refused(f"{tensor.name} must have the shape [N] or [N, 1]", tensor)
-    count = tensor.shape[0]
-    if not 0 < count <= max_images:
-        raise RequestError(f"{tensor.name} has {count} pictures: send 1 to {max_images}", "too_many_images")
-    found = _text_pictures(_flat(tensor)) if tensor.raw is None else _binary_pictures(tensor.raw)
-    if len(found) != count:
-        raise _refused(f"{tensor.name} announces {count} pictures and has {len(found)}", tensor)
-    return found
+    return tensor.shape[0]
 
 
 def _text_pictures(texts: list[Any]) -> Pictures:
@@ -129,9 +158,9 @@ def _text_pictures(texts: list[Any]) -> Pictures:
     return found
 
 
-def _binary_pictures(raw: memoryview) -> Pictures:
-    """Each picture behind its length, four bytes, little-endian."""
-    found: list[bytes | GaussportError] = []
+def _binary_elements(raw: memoryview) -> list[bytes]:
+    """Each element behind its length, four bytes, little-endian."""
+    found: list[bytes] = []
     while len(raw):
         size = _LENGTH.unpack_from(raw)[0] if len(raw) >= _LENGTH.size else len(raw)
         raw = raw[_LENGTH.size :]
