@@ -169,6 +169,7 @@ def _written(
                 work.require_proof(proof, conversion, trained.module, questions, steps.watch)
                 padding = work.prove_padding(trained, runners, questions, precision)
                 streaming = work.prove_stream(trained, step)
+                del runners, questions  # the largest things in memory
             with steps.step("measuring accuracy"):
                 accuracy = work.require_accuracy(trained, written, conversion, wish, steps.watch)
             with steps.step("decoding reduced"):
