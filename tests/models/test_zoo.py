@@ -11,6 +11,7 @@ from gaussport.models.data import data_set
 from gaussport.models.training import accuracy, pixel_tensors
 
 NAMES = ("mnist-dot", "mnist-gma", "mnist-ssog")
+SEQUENCES = ("manpages-gma",)  # under test in tests/sequence
 LIMIT_BYTES = 2_000_000
 
 
@@ -23,7 +24,7 @@ def card(name: str) -> dict[str, str]:
 
 
 def test_the_zoo_holds_these() -> None:
-    assert tuple(zoo.names()) == NAMES
+    assert tuple(zoo.names()) == (*SEQUENCES, *NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,5 +52,5 @@ def test_a_classifier_is_small_and_labelled(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"the zoo has no 'mnist'; choose one of mnist-dot, "):
+    with pytest.raises(UsageError, match=r"the zoo has no 'mnist'; choose one of manpages-gma, mnist-dot, "):
         zoo.path("mnist")
