@@ -19,7 +19,7 @@ ARROWS = {
     "plugins": (),
     "models": ("gaussport.plugins",),
     "export": ("gaussport.models", "gaussport.plugins"),
-    "serving": ("gaussport.export.bundle", "gaussport.models.image"),
+    "serving": ("gaussport.export.bundle", "gaussport.models.image", "gaussport.models.text"),
 }
 TOP = ("gaussport.as_served", "gaussport.errors", "gaussport.gpu", "gaussport.onnx_runtime")
 
