@@ -7,7 +7,7 @@ PORT ?= 8000
 ZOO := mnist-ssog mnist-gma
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench serve image image-test lock clean
+.PHONY: help setup demo test lint format bench bench-check serve image image-test lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -37,6 +37,9 @@ format: setup ## let ruff write the layout
 
 bench: setup ## measure the operators beside torch's own attention
 	$(BIN)/python benchmarks/operators.py
+
+bench-check: setup $(ZOO:%=build/%) ## what got slower since the baseline of this machine
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.regression
 
 serve: setup $(ZOO:%=build/%) ## serve the zoo's bundles on PORT (8000)
 	$(BIN)/gaussport serve $(ZOO:%=build/%) --port $(PORT)
