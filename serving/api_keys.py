@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gaussport.errors import UsageError
-from gaussport.serving.errors import count_as, error_response, request_id_of
+from gaussport.serving.errors import count_as, error_response
 
 OPEN_PATHS = ("/", "/v2/health/live", "/v2/health/ready", "/metrics")
 _LEAST_LENGTH = 16
@@ -58,13 +57,13 @@ class RequireKey:
     keys: ApiKeys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self.keys.required or scope["path"] in OPEN_PATHS or self._admits(scope):
+        if scope["type"] == "lifespan" or not self.keys.required or scope["path"] in OPEN_PATHS or self._admits(scope):
             await self.app(scope, receive, send)
             return
         count_as(scope, "unauthorized")
         message = "this server wants an API key: send it as Authorization: Bearer KEY, or as X-API-Key"
         headers = {"WWW-Authenticate": "Bearer"}
-        response = error_response(message, "unauthorized", request_id_of(Request(scope)), headers=headers)
+        response = error_response(message, "unauthorized", str(scope.get("gaussport.request_id", "")), headers=headers)
         await response(scope, receive, send)
 
     def _admits(self, scope: Scope) -> bool:

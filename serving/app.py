@@ -25,6 +25,9 @@ from gaussport.serving.repository import Repository
 from gaussport.serving.request_scope import RequestScope
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
+from gaussport.serving.streams import routes as stream_routes
+from gaussport.serving.streams import socket as stream_sockets
+from gaussport.serving.streams.registry import Streams
 from gaussport.serving.tracing import Tracing, tracing_to
 from gaussport.serving.v2 import routes as v2
 
@@ -41,6 +44,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
     decoder = Decoder(settings.decode_threads or max(1, usable_cores() // settings.workers), limits, metrics)
     tracing = tracing or tracing_to(settings.otel_endpoint)
     explanations = ExplainQueue(settings.explain_queue)
+    streams = Streams(settings, metrics)
     keys = ApiKeys(settings.api_keys, settings.api_keys_file)
 
     @asynccontextmanager
@@ -50,6 +54,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
         try:
             yield
         finally:
+            streams.close_all()
             await models.close()
             explanations.close()
             decoder.pool.shutdown(wait=False, cancel_futures=True)
@@ -85,13 +90,15 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             expose_headers=["X-Request-ID", "Retry-After", "Inference-Header-Content-Length"],
         )
     app.add_middleware(RequestScope, metrics=metrics, tracing=tracing, closing=lambda: models.draining)
     for face in faces:
         app.include_router(face)
+    app.include_router(stream_routes.routes(models, streams))
+    app.include_router(stream_sockets.routes(models, streams, settings))
     if settings.explain:
         app.include_router(explain.routes(models, decoder, explanations))
     if settings.page:

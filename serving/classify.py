@@ -158,6 +158,7 @@ def _description(model: ServedModel) -> dict[str, Any]:
         "reads": "text" if manifest.takes_text else "pictures",
         "input": {"name": manifest.input.name, "shape": list(manifest.input.shape)},
         **({"tokenization": manifest.tokenization.model_dump(mode="json")} if manifest.takes_text else {}),
+        **({"stream": {"bytes": model.steps.state.itemsize}} if model.steps is not None else {}),
         **({"further_inputs": [_input(spec) for spec in manifest.further_inputs]} if manifest.further_inputs else {}),
         "max_batch": model.max_batch,
         "precision": manifest.precision,

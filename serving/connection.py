@@ -15,6 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gaussport.serving.arriving_body import ArrivingBody
 from gaussport.serving.errors import error_content
 
+MOST_BYTES = 1 << 20
+"""The largest message of a WebSocket; a connection that sends a larger one is closed with 1009."""
 _SCRATCH = memoryview(bytearray(262_144))
 """What is read goes here and is parsed before anything else is read, by whichever connection."""
 
@@ -135,9 +137,13 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._forget_head()
         super().on_headers_complete()
-        self._due = _announced(self.headers)
+        self._due = 0 if self._becomes_socket else _announced(self.headers)
         if self._stopping and self.cycle is not None:
             self.cycle.keep_alive = False
+
+    @property
+    def _becomes_socket(self) -> bool:
+        return bool(self.parser.should_upgrade()) and self._should_upgrade()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
@@ -189,13 +195,15 @@ def _connections(head_timeout_s: float) -> Callable[..., asyncio.BaseProtocol]:
 def quiet_config(
     app: Any, head_timeout_s: float, keep_alive_s: int, tls_cert: Path | None = None, tls_key: Path | None = None
 ) -> uvicorn.Config:
-    """uvicorn without logs of its own, websockets or the name of the server in each answer."""
+    """uvicorn without logs of its own or the name of the server in each answer."""
     return uvicorn.Config(
         app,
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
         http=_connections(head_timeout_s),  # type: ignore[arg-type]
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=MOST_BYTES,
+        ws_per_message_deflate=False,
         lifespan="on",
         log_config=None,
         access_log=False,

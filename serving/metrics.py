@@ -65,6 +65,8 @@ class Metrics:
             ["model", "kind"],
             registry=registry,
         )
+        self.streams = _gauge("gaussport_streams", "Open streams.", registry)
+        self.stream_tokens = Counter("gaussport_stream_tokens", "Tokens of streams.", ["model"], registry=registry)
         self._queue_images = _gauge("gaussport_queue_images", "Images decoded or waiting.", registry, ["model"])
         self._model = _gauge(
             "gaussport_model_info", "Processes that serve this.", registry, ["model", "version", "provider"]

@@ -57,18 +57,18 @@ def require_key_in(app: FastAPI) -> None:
     app.openapi = with_keys  # type: ignore[method-assign]
 
 
-def _parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:
+def parameter(name: str, description: str, **schema: Any) -> dict[str, Any]:
     return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
-_PREDICTION = {
+PREDICTION = {
     "type": "object",
     "properties": {"label": {"type": "string"}, "index": {"type": "integer"}, "probability": {"type": "number"}},
 }
 _RESULT = {
     "type": "object",
     "properties": {
-        "predictions": {"type": "array", "items": _PREDICTION},
+        "predictions": {"type": "array", "items": PREDICTION},
         "warnings": {"type": "array", "items": {"type": "string"}},
         "error": {"type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}}},
     },
@@ -77,11 +77,11 @@ _STEPS = ("queue", "decode", "inference", "total")
 
 CLASSIFY: dict[str, Any] = {
     "parameters": [
-        _parameter("top_k", "labels for each image, at most all", type="integer", minimum=1, default=5),
-        _parameter("model", "name of a model of /v1/models; default the first", type="string"),
-        _parameter("version", "a version of that model; default its newest", type="string"),
-        _parameter("timeout_ms", "time for the answer", type="number", exclusiveMinimum=0, maximum=3_600_000),
-        _parameter("priority", "1 goes before all others; 0 is the default", type="integer", minimum=0, default=0),
+        parameter("top_k", "labels for each image, at most all", type="integer", minimum=1, default=5),
+        parameter("model", "name of a model of /v1/models; default the first", type="string"),
+        parameter("version", "a version of that model; default its newest", type="string"),
+        parameter("timeout_ms", "time for the answer", type="number", exclusiveMinimum=0, maximum=3_600_000),
+        parameter("priority", "1 goes before all others; 0 is the default", type="integer", minimum=0, default=0),
     ],
     "requestBody": {
         "required": True,

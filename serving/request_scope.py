@@ -44,13 +44,16 @@ class RequestScope:
     """Whether the server is stopping: then each answer tells its client to connect anew next time."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         request_id = given if _ID.fullmatch(given) else _PROCESS + next(_NUMBERS).to_bytes(8).hex()
         scope["gaussport.request_id"] = request_id
+        if scope["type"] == "websocket":
+            await self.app(scope, receive, send)
+            return
         began = time.monotonic()
         status = 0
 

@@ -21,6 +21,7 @@ from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.settings import Settings
 from gaussport.serving.statistics import Statistics
+from gaussport.serving.streams.steps import LONGEST_CHUNK, Step, StepModel, check_finite
 from gaussport.serving.text import running
 from gaussport.serving.text.queue import LengthQueue
 from gaussport.serving.text.reader import TextReader, Tokens
@@ -48,9 +49,17 @@ class ServedModel:
         self._series = metrics.model(self.name, self.version, self.runtime.label)
         observe = partial(_observe_batch, self.statistics, self._series)  # and not a method: the cycle would outlive us
         self._reader: TextReader | None = None
+        self.steps: StepModel | None = None
+        """What reads streams; None for a model, or a server, that has none."""
+        self._step_queue: LengthQueue[Step] | None = None
+        self.at_end: list[Callable[[ServedModel], None]] = []
+        """Called when this is let go, before it is closed."""
         self.queue: Batcher | LengthQueue[Tokens]
         if self.manifest.takes_text:
             self.queue = self._queue_of_texts(limits, observe, settings)
+            if self.manifest.stream is not None and settings.workers == 1 and settings.engine == "plain":
+                self.steps = self._step_model(settings)
+                self._step_queue = self._queue_of_steps(self.steps, limits)
         else:
             limits = replace(limits, sizes=_sizes(self.runtime, self.max_batch))
             self.queue = Batcher(self.runtime.run, limits, _check_finite, observe, self._series.held)
@@ -96,6 +105,33 @@ class ServedModel:
         """Whether a request has it."""
         return self._users > 0
 
+    def _step_model(self, settings: Settings) -> StepModel:
+        # An engine is of model.onnx alone; the CPU is fast enough for a chunk.
+        provider = "cuda" if self.runtime.provider == "cuda" else "cpu"
+        return StepModel(self.bundle, provider, threads_each(settings), ProviderOptions.of(settings))
+
+    def _queue_of_steps(self, steps: StepModel, limits: BatchLimits) -> LengthQueue[Step]:
+        return LengthQueue(
+            run=steps.run,
+            limits=limits,
+            rows=steps.rows(),
+            longest=LONGEST_CHUNK,
+            check=check_finite,
+            observe_held=self._series.held,
+        )
+
+    def start(self) -> None:
+        """Begin to answer, on the running event loop."""
+        self.queue.start()
+        if self._step_queue is not None:
+            self._step_queue.start()
+
+    async def close(self) -> None:
+        """Refuse what waits and what comes, and let the batches that run end."""
+        await self.queue.close()
+        if self._step_queue is not None:
+            await self._step_queue.close()
+
     @property
     def batcher(self) -> Batcher:
         """The queue of a model of pictures."""
@@ -115,7 +151,9 @@ class ServedModel:
                 await self._unused.wait()
         except TimeoutError:
             pass
-        await self.queue.close()
+        for end in self.at_end:
+            end(self)
+        await self.close()
         self._series.forget()
 
     def deadline(self, timeout_ms: float | None, arrived: float) -> float:
@@ -133,6 +171,11 @@ class ServedModel:
         """The logits of a request's rows of tokens. `read_s` is what making them took, for the statistics."""
         assert isinstance(self.queue, LengthQueue)
         return await self._counted(self.queue.answer(rows, deadline, urgent), len(rows), read_s)
+
+    async def advance(self, steps: Sequence[Step], deadline: float, urgent: bool) -> Answer:
+        """The logits and states of streams after their next tokens, as records."""
+        assert self._step_queue is not None
+        return await self._step_queue.answer(steps, deadline, urgent)
 
     async def _counted(self, answering: Awaitable[Answer], rows: int, before_s: float) -> Answer:
         began = self.queue.clock()

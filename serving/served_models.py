@@ -177,7 +177,7 @@ class ServedModels:
     async def close(self) -> None:
         """Refuse what still waits, everywhere, and let the batches that run end."""
         for model in self:
-            await model.queue.close()
+            await model.close()
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
@@ -231,7 +231,7 @@ class ServedModels:
             self.metrics.loads.labels("failed").inc()
             self._note(entry, State.READY if served else State.UNAVAILABLE, fault)
             return served is not None
-        model.queue.start()
+        model.start()
         self._models.setdefault(entry.name, {})[entry.version] = model
         self.metrics.loads.labels("ok").inc()
         log.info("model %s, version %s is served from %s", *key, entry.path)

@@ -58,6 +58,9 @@ class Settings:
     queue_mb: float = _knob(512.0, "bodies of all requests being received or answered; beyond it 429", float, 0.001)
     max_images: int = _knob(64, "pictures or texts in one request", int, 1)
     max_tokens: int = _knob(1 << 20, "largest text, in tokens", int, 1)
+    max_streams: int = _knob(1024, "streams open at once; beyond it 429", int, 0)
+    stream_mb: float = _knob(256.0, "memory of all open streams; beyond it 429", float, 0)
+    stream_ttl_s: float = _knob(300.0, "a stream that has had nothing for so long ends", float, 0.01, 86_400)
     timeout_ms: float = _knob(30_000.0, "time a request may take when it names no timeout of its own", float, 1)
     max_body_mb: float = _knob(32.0, "largest request body, after decompression", float, 0.000_001)
     body_timeout_s: float = _knob(30.0, "time that a client has to send its request", float, 0.01)
@@ -82,6 +85,10 @@ class Settings:
     @property
     def max_body_bytes(self) -> int:
         return int(self.max_body_mb * 1_000_000)
+
+    @property
+    def stream_bytes(self) -> int:
+        return int(self.stream_mb * 1_000_000)
 
     @property
     def queue_bytes(self) -> int:

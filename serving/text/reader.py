@@ -41,10 +41,10 @@ class TextReader:
     def tokens(self, document: bytes | str) -> Tokens:
         """Raises a TextError as `encode` does, and a RequestError `text_too_long`."""
         if self.spec.kind == "bytes":
-            self._expect_fits(len(document))  # before eight bytes are made of each; a character is one byte at least
+            self.expect_fits(len(document))  # before eight bytes are made of each; a character is one byte at least
         folder = None if self._folder is None else Path(self._folder.name)
         tokens = encode(document, self.spec, folder)
-        self._expect_fits(len(tokens))
+        self.expect_fits(len(tokens))
         return tokens
 
     def read(self, document: bytes | str) -> Document:
@@ -53,7 +53,7 @@ class TextReader:
 
     def cut(self, tokens: Tokens) -> Document:
         """The windows of tokens that are there already."""
-        self._expect_fits(len(tokens))
+        self.expect_fits(len(tokens))
         found = windows(tokens, self.spec)
         return Document(found, len(tokens), self._warnings(len(tokens), len(found)))
 
@@ -65,7 +65,7 @@ class TextReader:
             return (f"{longer}: the rest was not read",)
         return (f"{longer}: the answer is the mean of {count:,} windows, one every {self.spec.stride:,} tokens",)
 
-    def _expect_fits(self, tokens: int) -> None:
+    def expect_fits(self, tokens: int) -> None:
         if tokens > self._most:
             raise RequestError(
                 f"the text has more than the {self._most:,} tokens that this server reads: send less of it", "text_too_long"

@@ -32,7 +32,7 @@ async def logits_of_texts(
     found = await _off_the_loop(documents, decoder)
     answers, answer = await of_documents(found, served, deadline, urgent)
     firsts = np.cumsum([0] + [len(document.windows) for document in found[:-1]])
-    logits = answer.logits[firsts]
+    logits: Rows = answer.logits[firsts]
     for row, document, probabilities in zip(logits, found, answers, strict=True):
         if len(document.windows) > 1:
             row[:] = np.log(np.maximum(probabilities, _LEAST))

@@ -108,7 +108,7 @@ def test_charsets_are_heeded(http: httpx.Client) -> None:
     close(results(latin)[0], "é")
     for name in ("klingon", "rot13", "unicode_escape", "idna", "x" * 200, "\xff"):
         response = http.post(
-            "/v1/classify", content=b"a", headers={"Content-Type": f"text/plain; charset={name}".encode("latin-1")}
+            "/v1/classify", content=b"a", headers={b"Content-Type": f"text/plain; charset={name}".encode("latin-1")}
         )
         refused(response, 415, "unsupported_media_type", "send the text as UTF-8")
 
@@ -119,7 +119,7 @@ def test_several_texts_each_with_its_own_error(http: httpx.Client) -> None:
     close(found[0], "one")
     assert found[1]["error"]["code"] == "empty_text"
     close(found[2], texts[2])
-    parts = [
+    parts: Any = [
         ("file", ("a.txt", b"one")),
         ("file", ("b.png", encoded(picture(1)), "image/png")),
         ("file", ("c", b"\xff\xfe")),
