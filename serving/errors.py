@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import compile_path
 
 from gaussport.errors import GaussportError, ImageError, ServingError, TextError
 
@@ -128,13 +129,19 @@ async def answer_to(request: Request, error: GaussportError | ClientDisconnect) 
 async def _ours(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestError | ImageError | TextError):
         raise error
-    count_as(request.scope, error.code)
+    return answer_of_error(request.scope, error)
+
+
+def answer_of_error(scope: MutableMapping[str, Any], error: RequestError | ImageError | TextError) -> Response:
+    """The answer to the request of this scope, which met this error."""
+    request_id = str(scope.get("gaussport.request_id", ""))
+    count_as(scope, error.code)
     if STATUS[error.code] == 500:
-        return internal_error(request_id_of(request), error)
+        return internal_error(request_id, error)
     headers = {}
     if isinstance(error, RequestError) and error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)
-    return error_response(str(error), error.code, request_id_of(request), headers=headers)
+    return error_response(str(error), error.code, request_id, headers=headers)
 
 
 def internal_error(request_id: str, error: BaseException) -> Response:
@@ -145,15 +152,24 @@ def internal_error(request_id: str, error: BaseException) -> Response:
 
 async def _frameworks(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
     if error.status_code == 404:
         message, code = "no such path: see /docs for what there is", "not_found"
     elif error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "another method")
+        allowed = _allowed(request, (error.headers or {}).get("Allow", "another method"))
+        headers |= {"Allow": allowed}
         message, code = f"this path does not take {_printable(request.method)}: use {allowed}", "method_not_allowed"
     else:
         message, code = _printable(str(error.detail)), "malformed_request"
     count_as(request.scope, code)
-    return error_response(message, code, request_id_of(request), error.status_code, error.headers)
+    return error_response(message, code, request_id_of(request), error.status_code, headers)
+
+
+def _allowed(request: Request, named: str) -> str:
+    """Every method that the description has for a path: the framework names those of one route alone."""
+    path, described = request.scope["path"], request.app.openapi()["paths"]
+    methods = [operations for template, operations in described.items() if compile_path(template)[0].fullmatch(path)]
+    return ", ".join(sorted(method.upper() for method in methods[0])) if methods else named
 
 
 async def _parameters(request: Request, error: Exception) -> Response:

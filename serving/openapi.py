@@ -25,7 +25,7 @@ def errors(also: dict[str, Any] | None = None, /, **meanings: str) -> dict[str, 
 
 
 COMMON_ERRORS = errors(
-    _400="malformed", _404="unknown model", _408="body too slow", _413="body too large", _415="not an image",
+    _400="malformed", _404="unknown model", _408="body too slow", _413="too large", _415="not what the model reads",
     _422="an image that cannot be used", _429="queue full, see Retry-After", _503="stopping", _504="deadline passed",
 )  # fmt: skip
 
@@ -70,6 +70,8 @@ _RESULT = {
     "properties": {
         "predictions": {"type": "array", "items": PREDICTION},
         "warnings": {"type": "array", "items": {"type": "string"}},
+        "tokens": {"type": "integer", "description": "of a text"},
+        "windows": {"type": "integer", "description": "of a text: in how many pieces it was read"},
         "error": {"type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}}},
     },
 }
@@ -77,7 +79,7 @@ _STEPS = ("queue", "decode", "inference", "total")
 
 CLASSIFY: dict[str, Any] = {
     "parameters": [
-        parameter("top_k", "labels for each image, at most all", type="integer", minimum=1, default=5),
+        parameter("top_k", "labels for each picture or text, at most all", type="integer", minimum=1, default=5),
         parameter("model", "name of a model of /v1/models; default the first", type="string"),
         parameter("version", "a version of that model; default its newest", type="string"),
         parameter("timeout_ms", "time for the answer", type="number", exclusiveMinimum=0, maximum=3_600_000),
@@ -87,6 +89,7 @@ CLASSIFY: dict[str, Any] = {
         "required": True,
         "content": {
             "image/*": BINARY,
+            "text/plain": {"schema": {"type": "string", "minLength": 1}},
             "application/octet-stream": BINARY,
             "multipart/form-data": {
                 "schema": {
@@ -105,6 +108,16 @@ CLASSIFY: dict[str, Any] = {
                             "required": ["images"],
                             "properties": {"images": {"type": "array", "minItems": 1, "items": _TEXT}},
                         },
+                        {
+                            "type": "object",
+                            "required": ["text"],
+                            "properties": {"text": {"type": "string", "minLength": 1}},
+                        },
+                        {
+                            "type": "object",
+                            "required": ["texts"],
+                            "properties": {"texts": {"type": "array", "minItems": 1, "items": {"type": "string"}}},
+                        },
                     ]
                 },
             },
@@ -112,7 +125,7 @@ CLASSIFY: dict[str, Any] = {
     },
     "responses": {
         "200": {
-            "description": "one result for each image, in order",
+            "description": "one result for each picture or text, in order",
             "content": {
                 "application/json": {
                     "schema": {

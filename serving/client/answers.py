@@ -14,13 +14,16 @@ _REQUESTS_FAULT = {"bad_parameter"}
 
 @dataclass(frozen=True)
 class Classified:
-    """What the server said of one picture: predictions, or the error that it answered with."""
+    """What the server said of one picture or text: predictions, or the error that it answered with."""
 
     predictions: list[dict[str, Any]]
     warnings: list[str]
     error: str | None = None
     code: str | None = None
     timing_ms: dict[str, float] | None = None
+    tokens: int | None = None
+    """Of a text, and in how many windows it was read."""
+    windows: int | None = None
 
 
 class RefusedError(ServingError):
@@ -37,7 +40,8 @@ def classified(url: str, response: httpx.Response) -> Classified:
         content = _content(url, response)
         try:
             result = content["results"][0]
-            return Classified(result["predictions"], result["warnings"], timing_ms=content["timing_ms"])
+            of_text = {name: result[name] for name in ("tokens", "windows") if name in result}
+            return Classified(result["predictions"], result["warnings"], timing_ms=content["timing_ms"], **of_text)
         except (LookupError, TypeError) as error:
             raise _stranger(url) from error
     refused = refusal(url, response)

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -10,8 +11,8 @@ from typing import Any, Self
 
 import httpx
 
-from gaussport.errors import ImageError
-from gaussport.serving.client import answers, questions
+from gaussport.errors import ImageError, ServingError
+from gaussport.serving.client import answers, questions, streams
 from gaussport.serving.client.answers import Classified
 from gaussport.serving.client.exchange import Outcome, Send, Wait, exchange
 from gaussport.serving.client.options import Options
@@ -43,7 +44,7 @@ class AsyncClient:
 
     async def classify(
         self,
-        pictures: Iterable[Path | bytes],
+        pictures: Iterable[Path | bytes | str],
         top_k: int = 5,
         model: str | None = None,
         *,
@@ -51,7 +52,7 @@ class AsyncClient:
         timeout_ms: float | None = None,
         urgent: bool = False,
     ) -> AsyncIterator[Classified]:
-        """One answer for each picture, in order, over several connections at once; errors as of `Client.classify`."""
+        """One answer for each picture or text, in order, over several connections; as of `Client.classify`."""
         given = questions.parameters(top_k, model, version, timeout_ms, urgent)
         source = iter(pictures)
         pending = deque(asyncio.ensure_future(self._one(each, given)) for each in islice(source, self.options.connections))
@@ -66,9 +67,21 @@ class AsyncClient:
                 task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
 
-    async def _one(self, picture: Path | bytes, given: dict[str, Any]) -> Classified:
+    @asynccontextmanager
+    async def stream(
+        self, model: str | None = None, top_k: int = 5, *, version: str | None = None, ttl_s: float | None = None
+    ) -> AsyncIterator["AsyncStream"]:
+        """A stream on a causal model of text, closed at the end; errors as of `Client.stream`."""
+        path = streams.opened(self.url, await self._ask(streams.opening(model, version, ttl_s)))
         try:
-            data = picture if isinstance(picture, bytes) else await asyncio.to_thread(read_picture, picture)
+            yield AsyncStream(self, path, top_k)
+        finally:
+            with suppress(ServingError):
+                await self._ask(streams.closing(path))
+
+    async def _one(self, picture: Path | bytes | str, given: dict[str, Any]) -> Classified:
+        try:
+            data = picture if isinstance(picture, bytes | str) else await asyncio.to_thread(read_picture, picture)
         except ImageError as error:
             return Classified([], [], str(error), error.code)
         return answers.classified(self.url, await self._ask(questions.classify(data, given)))
@@ -92,3 +105,18 @@ class AsyncClient:
             return await self._http.request(step.method, step.path, **step.arguments)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return error
+
+
+class AsyncStream:
+    """An open stream; `tokens` is what it has had."""
+
+    def __init__(self, client: AsyncClient, path: str, top_k: int) -> None:
+        self._client, self.path, self._top_k = client, path, top_k
+        self.tokens = 0
+
+    async def send(self, chunk: bytes | str) -> streams.Running:
+        """The prediction after this chunk; errors as of `Stream.send`."""
+        request = streams.sending(self.path, chunk, self._top_k, self.tokens)
+        running = streams.running(self._client.url, await self._client._ask(request))
+        self.tokens = running.tokens
+        return running

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -11,8 +12,8 @@ from typing import Any, Self
 
 import httpx
 
-from gaussport.errors import ImageError
-from gaussport.serving.client import answers, questions
+from gaussport.errors import ImageError, ServingError
+from gaussport.serving.client import answers, questions, streams
 from gaussport.serving.client.answers import Classified
 from gaussport.serving.client.exchange import Outcome, Send, Wait, exchange
 from gaussport.serving.client.options import Options
@@ -46,7 +47,7 @@ class Client:
 
     def classify(
         self,
-        pictures: Iterable[Path | bytes],
+        pictures: Iterable[Path | bytes | str],
         top_k: int = 5,
         model: str | None = None,
         *,
@@ -55,7 +56,8 @@ class Client:
         urgent: bool = False,
         progress: bool = False,
     ) -> Iterator[Classified]:
-        """One answer for each picture, in order, over several connections at once.
+        """One answer for each picture or text, in order, over several connections at once: a path is a file of either, a
+        string is a text.
 
         A picture that cannot be read or is refused is an answer with an error; a server that cannot be reached or refuses
         everything raises ServingError. `progress` shows a bar on standard error where that is a terminal.
@@ -66,7 +68,19 @@ class Client:
         known = list(pictures)
         return with_progress(self._in_order(known, given), len(known))
 
-    def _in_order(self, pictures: Iterable[Path | bytes], given: dict[str, Any]) -> Iterator[Classified]:
+    @contextmanager
+    def stream(
+        self, model: str | None = None, top_k: int = 5, *, version: str | None = None, ttl_s: float | None = None
+    ) -> Iterator["Stream"]:
+        """A stream on a causal model of text, closed at the end. RefusedError when the server or the model has none."""
+        path = streams.opened(self.url, self._ask(streams.opening(model, version, ttl_s)))
+        try:
+            yield Stream(self, path, top_k)
+        finally:
+            with suppress(ServingError):
+                self._ask(streams.closing(path))
+
+    def _in_order(self, pictures: Iterable[Path | bytes | str], given: dict[str, Any]) -> Iterator[Classified]:
         source = iter(pictures)
         with ThreadPoolExecutor(self.options.connections, "query") as threads:
             first = islice(source, self.options.connections * AHEAD)
@@ -80,9 +94,9 @@ class Client:
                 for future in pending:
                     future.cancel()
 
-    def _one(self, picture: Path | bytes, given: dict[str, Any]) -> Classified:
+    def _one(self, picture: Path | bytes | str, given: dict[str, Any]) -> Classified:
         try:
-            data = picture if isinstance(picture, bytes) else read_picture(picture)
+            data = picture if isinstance(picture, bytes | str) else read_picture(picture)
         except ImageError as error:
             return Classified([], [], str(error), error.code)
         return answers.classified(self.url, self._ask(questions.classify(data, given)))
@@ -106,3 +120,19 @@ class Client:
             return self._http.request(step.method, step.path, **step.arguments)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return error
+
+
+class Stream:
+    """An open stream; `tokens` is what it has had."""
+
+    def __init__(self, client: Client, path: str, top_k: int) -> None:
+        self._client, self.path, self._top_k = client, path, top_k
+        self.tokens = 0
+
+    def send(self, chunk: bytes | str) -> streams.Running:
+        """The prediction after this chunk, which may end in the middle of a character. RefusedError, and the stream is as it
+        was, unless `code` is `stream_unknown`: then it is gone."""
+        request = streams.sending(self.path, chunk, self._top_k, self.tokens)
+        running = streams.running(self._client.url, self._client._ask(request))
+        self.tokens = running.tokens
+        return running

@@ -7,9 +7,13 @@ from gaussport.serving.client.exchange import Send
 MODELS = Send("GET", "/v1/models")
 
 
-def classify(picture: bytes, parameters: dict[str, Any]) -> Send:
-    headers = {"Content-Type": "application/octet-stream"}  # the server looks at the bytes, not at what they are called
-    return Send("POST", "/v1/classify", {"params": parameters, "content": picture, "headers": headers})
+def classify(given: bytes | str, parameters: dict[str, Any]) -> Send:
+    """Of a picture or a file of text; a string is a text."""
+    if isinstance(given, str):
+        kind, content = "text/plain; charset=utf-8", given.encode("utf-8", "surrogatepass")  # the server refuses surrogates
+    else:
+        kind, content = "application/octet-stream", given  # the server looks at the bytes, not at what they are called
+    return Send("POST", "/v1/classify", {"params": parameters, "content": content, "headers": {"Content-Type": kind}})
 
 
 def parameters(top_k: int, model: str | None, version: str | None, timeout_ms: float | None, urgent: bool) -> dict[str, Any]:

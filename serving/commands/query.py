@@ -1,15 +1,19 @@
-"""`gaussport query URL IMAGES…`: classify pictures through a running server, over several connections."""
+"""`gaussport query URL FILES…`: classify pictures or texts through a running server, over several connections."""
 
 import argparse
 import os
 from pathlib import Path
 
 KEY_VARIABLE = "GAUSSPORT_API_KEY"
+_SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="address of the server, as http://127.0.0.1:8000")
-    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE", help="pictures, or folders of them")
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="what the model reads: pictures or texts, or folders of them"
+    )
+    parser.add_argument("--text", action="append", default=[], metavar="TEXT", help="a text itself; may be repeated")
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--top-k", type=int, default=5, metavar="INT", help="labels for each picture (default: 5)")
     parser.add_argument("--connections", type=int, default=4, metavar="INT", help="requests at once (default: 4)")
@@ -45,9 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--timeout-s is {arguments.timeout_s}: give more than 0")
     if arguments.resend < 0:
         raise UsageError(f"--resend is {arguments.resend}: give 0 or more")
-    paths = pictures_in(arguments.images)
-    if not paths:
-        raise UsageError("there are no pictures in the folders given: name files, or folders that hold some")
+    paths = pictures_in(arguments.files)
+    if arguments.files and not paths:
+        raise UsageError("there are no files in the folders given: name files, or folders that hold some")
+    asked: list[Path | str] = [*arguments.text, *paths]
+    if not asked:
+        raise UsageError("name files, or folders of them, or give a text by --text")
     options = {
         "connections": arguments.connections,
         "timeout_s": arguments.timeout_s,
@@ -56,12 +63,20 @@ def run(arguments: argparse.Namespace) -> int:
         "api_key": _api_key(arguments.api_key_file),
     }
     with Client(arguments.url, **options) as client:
-        answers = client.classify(paths, arguments.top_k, arguments.model)
+        answers = client.classify(asked, arguments.top_k, arguments.model)
         rows = (
-            Row(str(path), answer.predictions, answer.warnings, answer.error, answer.code)
-            for path, answer in zip(paths, answers, strict=True)
+            Row(_shown(each), answer.predictions, answer.warnings, answer.error, answer.code)
+            for each, answer in zip(asked, answers, strict=True)
         )
-        return show(list(with_progress(rows, len(paths))), arguments.json)
+        return show(list(with_progress(rows, len(asked))), arguments.json)
+
+
+def _shown(each: Path | str) -> str:
+    """A file by its name, a text by its beginning."""
+    if isinstance(each, Path):
+        return str(each)
+    line = "".join(character if character.isprintable() else " " for character in each[: _SHOWN + 1])
+    return f"{line[:_SHOWN]}…" if len(line) > _SHOWN else line
 
 
 def _api_key(file: Path | None) -> str | None:
