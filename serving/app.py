@@ -19,6 +19,7 @@ from gaussport.serving.explain import route as explain
 from gaussport.serving.explain import site
 from gaussport.serving.explain.queue import ExplainQueue
 from gaussport.serving.fast_routes import FastRoutes, routes_of
+from gaussport.serving.layers import Layered
 from gaussport.serving.metrics import CONTENT_TYPE, Metrics
 from gaussport.serving.openapi import ERRORS, require_key_in
 from gaussport.serving.repository import Repository
@@ -60,7 +61,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
             decoder.pool.shutdown(wait=False, cancel_futures=True)
             tracing.shutdown()
 
-    app = FastAPI(
+    app = Layered(
         title="gaussport",
         version=__version__,
         summary="Gaussian-attention classifiers over HTTP",

@@ -24,7 +24,8 @@ from typing import Self
 
 from gaussport.serving.batch_buffer import BatchBuffer
 from gaussport.serving.drain_rate import DrainRate
-from gaussport.serving.errors import RequestError, stopping, too_late
+from gaussport.serving.errors import RequestError, stopping
+from gaussport.serving.patience import Patience, TimeIsOverError
 from gaussport.serving.waiting import Answer, Part, Rows, Waiting, split
 
 log = logging.getLogger("gaussport.serving")
@@ -128,6 +129,10 @@ class Batcher:
     def place(self, images: int, within_s: float = math.inf) -> Place:
         """Room for a request, or RequestError: 503 when closing, 429 with the time after which there will be room when
         the queue is full or so long, at the measured rate, that an answer within `within_s` cannot be hoped for."""
+        self._admit(images, within_s)
+        return Place(self, images)
+
+    def _admit(self, images: int, within_s: float) -> None:
         if self._closed:
             raise stopping()
         if images > self.limits.queue_size:
@@ -136,11 +141,10 @@ class Batcher:
             )
         if self.held + images > self.limits.queue_size or (self.held and self.drain.seconds_for(self.held) > within_s):
             raise self._full()
-        return Place(self, images)
 
     def expect_room(self, within_s: float) -> None:
         """RequestError as `place` would raise for one image: for a request whose body need not be read to refuse it."""
-        self.place(1, within_s).keep(0)
+        self._admit(1, within_s)
 
     def _full(self) -> RequestError:
         wait_s = self.retry_after_s()
@@ -154,16 +158,18 @@ class Batcher:
         if self._closed:
             raise stopping()
         now = self.clock()
-        request = Waiting(rows, deadline, now, place, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        request = Waiting(rows, deadline, now, place, loop.create_future())
         queue = self._urgent if urgent else self._normal
+        idle = not self._urgent and not self._normal
         queue.append(request)
-        self._arrived.set()
+        if idle or self._is_full():  # else the batch that forms has its time already: no need to wake its worker
+            self._arrived.set()
+        timer = loop.call_later(max(0.0, deadline - now), request.expire)
         try:
-            async with asyncio.timeout(max(0.0, deadline - now)):
-                return await request.answer
-        except TimeoutError:
-            raise too_late() from None
+            return await request.answer
         finally:
+            timer.cancel()
             request.answer.cancel()
             if request.left:
                 with contextlib.suppress(ValueError):
@@ -187,9 +193,8 @@ class Batcher:
             remaining_s = oldest + self.limits.max_delay_ms / 1000 - self.clock()
             if remaining_s <= 0 or self._is_full():
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(remaining_s):
-                    await self._arrived.wait()
+            with contextlib.suppress(TimeIsOverError), Patience(remaining_s):
+                await self._arrived.wait()
 
     def _is_full(self) -> bool:
         count = 0
@@ -207,7 +212,7 @@ class Batcher:
             while queue and room:
                 request = queue[0]
                 if now >= request.deadline:
-                    request.fail(too_late())
+                    request.expire()
                 if request.answer.done():
                     queue.popleft()
                     continue

@@ -11,20 +11,27 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gaussport.serving.errors import RequestError
+from gaussport.serving.patience import Patience, TimeIsOverError
 
 _LINGER_S = 2.0
 """How long an oversized body is read and dropped before the answer, so that a client still sending can hear it."""
-_ENCODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+_ENCODINGS = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
+
+Body = bytes | bytearray | memoryview
 
 
 async def whole_body(request: Request) -> bytes:
-    """The body of a request, copied only if it came in pieces. ClientDisconnect if the client leaves before its end."""
-    pieces: list[bytes] = []
+    """The body of a request. ClientDisconnect if the client leaves before its end."""
+    return bytes(await body_as_it_lies(request))
+
+
+async def body_as_it_lies(request: Request) -> Body:
+    """The body of a request where the network wrote it, copied only if it came in pieces. ClientDisconnect as above."""
+    pieces: list[Body] = []
     more = True
     while more:
         message = await request.receive()
@@ -52,7 +59,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        body = _LimitedBody(receive, Headers(scope=scope), self)
+        body = _LimitedBody(receive, dict(scope["headers"]), self)
         try:
             await self.app(scope, body.receive, send)
         finally:
@@ -65,13 +72,13 @@ class BodyLimit:
 
 
 class _LimitedBody:
-    def __init__(self, receive: Receive, headers: Headers, limits: BodyLimit) -> None:
+    def __init__(self, receive: Receive, headers: dict[bytes, bytes], limits: BodyLimit) -> None:
         self._receive = receive
         self._limits = limits
         self._deadline = time.monotonic() + limits.timeout_s
-        self._announced = headers.get("content-length", "")
-        self._waits_for_leave = "expect" in headers
-        self._encoding = headers.get("content-encoding", "identity").strip().lower()
+        self._announced = headers.get(b"content-length", b"")
+        self._waits_for_leave = b"expect" in headers
+        self._encoding = headers.get(b"content-encoding", b"identity").strip().lower()
         self._inflate: _Inflate | None = None
         self._size = 0
         self.held = 0
@@ -98,7 +105,8 @@ class _LimitedBody:
                 await self._refuse()
         if body:
             await self._hold(len(body))
-        return {**message, "body": body}
+        message["body"] = body
+        return message
 
     async def _hold(self, size: int) -> None:
         if self._limits.held + size > self._limits.all_bytes:
@@ -112,18 +120,18 @@ class _LimitedBody:
 
     async def _begin(self) -> None:
         self._begun = True
-        if self._announced.isdecimal() and len(self._announced) < 20 and int(self._announced) > self._limits.limit_bytes:
+        if self._announced.isdigit() and len(self._announced) < 20 and int(self._announced) > self._limits.limit_bytes:
             await self._refuse()
-        if self._encoding not in ("identity", ""):
+        if self._encoding not in (b"identity", b""):
             if self._encoding not in _ENCODINGS:
                 raise RequestError("this Content-Encoding is unknown: send gzip, deflate or none", "unsupported_media_type")
             self._inflate = _Inflate(_ENCODINGS[self._encoding])
 
     async def _next(self) -> Message:
         try:
-            async with asyncio.timeout(max(0.0, self._deadline - time.monotonic())):
+            with Patience(self._deadline - time.monotonic()):
                 return await self._receive()
-        except TimeoutError:
+        except TimeIsOverError:
             seconds = self._limits.timeout_s
             raise RequestError(f"the body did not arrive within {seconds:g} s: send it faster", "body_too_slow") from None
 

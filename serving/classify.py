@@ -16,6 +16,7 @@ from gaussport.serving.body_limit import whole_body
 from gaussport.serving.decoding import Decoder, Prepared
 from gaussport.serving.errors import RequestError, request_id_of
 from gaussport.serving.front_door import Pictures, pictures_of
+from gaussport.serving.made_response import MadeResponse
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.openapi import CLASSIFY
 from gaussport.serving.pictures_only import expect_pictures_suffice
@@ -89,7 +90,7 @@ def _response(request: Request, served: ServedModel, results: list[dict[str, Any
         "results": results,
         "timing_ms": timing,
     }
-    return Response(orjson.dumps(content), media_type="application/json")
+    return MadeResponse(orjson.dumps(content), b"application/json")
 
 
 async def _pictures(request: Request, decoder: Decoder, max_images: int) -> Pictures:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httptools
 import orjson
@@ -14,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gaussport.serving.arriving_body import ArrivingBody
 from gaussport.serving.errors import error_content
+from gaussport.serving.exchange import Exchange
 
 MOST_BYTES = 1 << 20
 """The largest message of a WebSocket; a connection that sends a larger one is closed with 1009."""
@@ -35,6 +37,9 @@ class Connection(HttpToolsProtocol):
     """Bytes of an announced body that have not arrived."""
     _arriving = False
     """Between the first byte of a request and its last."""
+    _in_head = False
+    """Between the first byte of a request and the end of its head."""
+    _answering: Exchange | None = None
     _stopping = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -98,14 +103,17 @@ class Connection(HttpToolsProtocol):
 
     def _hand_on(self) -> None:
         piece = self._body.take()
-        # uvicorn makes bytes of it when the application asks: of a view it does so without a copy before.
         self.cycle.body = bytearray(self.cycle.body) + piece if self.cycle.body else piece  # type: ignore[assignment]
         self.cycle.message_event.set()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._arriving = True
-        self._await_head()
+        self._arriving = self._in_head = True
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._await_head()
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -136,10 +144,44 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._forget_head()
-        super().on_headers_complete()
-        self._due = 0 if self._becomes_socket else _announced(self.headers)
-        if self._stopping and self.cycle is not None:
-            self.cycle.keep_alive = False
+        if self._becomes_socket:
+            super().on_headers_complete()
+            return
+        self._complete_scope()
+        self._due = _announced(self.headers)
+        before, self.cycle = self.cycle, self._exchange()
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _complete_scope(self) -> None:
+        scope, url = self.scope, httptools.parse_url(self.url)
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = self.parser.get_http_version()
+        path = url.path.decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"], scope["query_string"] = url.path, url.query or b""
+
+    def _exchange(self) -> Exchange:
+        return Exchange(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=not self._stopping and self.scope["http_version"] != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
 
     @property
     def _becomes_socket(self) -> bool:
@@ -149,6 +191,8 @@ class Connection(HttpToolsProtocol):
         self._forget_head()
         self._body.drop()
         super().connection_lost(exc)
+        if self._answering is not None:
+            self._answering.hung_up()  # of several requests that came at once the one that is being answered
 
     def send_400_response(self, msg: str) -> None:
         content = orjson.dumps(error_content("this is not a request in HTTP/1.1", "malformed_http", uuid.uuid4().hex))
@@ -161,6 +205,7 @@ class Connection(HttpToolsProtocol):
             self._head_timer = self.loop.call_later(self.head_timeout_s, self.transport.close)
 
     def _forget_head(self) -> None:
+        self._in_head = False
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None

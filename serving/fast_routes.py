@@ -26,28 +26,25 @@ Answer = Callable[..., Awaitable[Response]]
 
 @dataclass(frozen=True)
 class FastRoutes:
-    """Middleware, the innermost. The functions of `routes` take the request and the texts in its path."""
+    """Middleware, the innermost. Each of `routes` is a POST; its function takes the request and the texts in its path."""
 
     app: ASGIApp
     routes: tuple[APIRoute, ...]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and scope["method"] == "POST":
             for route in self.routes:
                 found = route.path_regex.match(scope["path"])
-                if found is not None and scope["method"] in (route.methods or ()):
+                if found is not None:
                     scope["route"] = route
-                    await _answer(cast(Answer, route.endpoint), Request(scope, receive, send), found.groupdict())
+                    request = Request(scope, receive, send)
+                    try:
+                        response = await cast(Answer, route.endpoint)(request, **found.groupdict())
+                    except (GaussportError, ClientDisconnect) as error:
+                        response = await answer_to(request, error)
+                    await response(scope, receive, send)
                     return
         await self.app(scope, receive, send)
-
-
-async def _answer(endpoint: Answer, request: Request, path: dict[str, str]) -> None:
-    try:
-        response = await endpoint(request, **path)
-    except (GaussportError, ClientDisconnect) as error:
-        response = await answer_to(request, error)
-    await response(request.scope, request.receive, request._send)
 
 
 def routes_of(routers: Iterable[APIRouter]) -> tuple[APIRoute, ...]:

@@ -59,7 +59,7 @@ def _from_json(body: bytes) -> Pictures:
     return [_from_text(text) for text in texts]
 
 
-def json_object(body: bytes) -> dict[str, object]:
+def json_object(body: bytes | memoryview) -> dict[str, object]:
     """A JSON object; RequestError `malformed_json` for anything else: NaN, deep nesting, broken UTF-8 …"""
     try:
         content = orjson.loads(body)

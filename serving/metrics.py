@@ -71,12 +71,19 @@ class Metrics:
         self._model = _gauge(
             "gaussport_model_info", "Processes that serve this.", registry, ["model", "version", "provider"]
         )
+        self._routes: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._serving: Tally[tuple[str, ...]] = Tally()
 
     def request(self, route: str, method: str, status: int, seconds: float, code: str) -> None:
         """Count one answered request; `route` is a route's template or `unmatched`, `code` an error's or empty."""
-        self._requests.labels(route, method if method in _METHODS else "other", str(status)).inc()
-        self._request_seconds.labels(route).observe(seconds)
+        facts = (route, method, status)
+        if facts not in self._routes:  # to look a label up takes longer than to count
+            known = method if method in _METHODS else "other"
+            facts = (route, known, status)
+            self._routes[facts] = self._requests.labels(route, known, str(status)), self._request_seconds.labels(route)
+        requests, request_seconds = self._routes[facts]
+        requests.inc()
+        request_seconds.observe(seconds)
         if code:
             self.rejects.labels(code).inc()
 
@@ -113,6 +120,7 @@ class ModelSeries:
         self._metrics, self._facts = metrics, facts
         self.queue_seconds = metrics._queue_seconds.labels(name)
         self._queue_images = metrics._queue_images.labels(name)
+        self.images_ok = metrics.images.labels(name, "ok")
         self._sizes, self._seconds = metrics._batch_size.labels(name), metrics._inference_seconds.labels(name)
 
     def held(self, change: int) -> None:

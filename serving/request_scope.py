@@ -1,6 +1,7 @@
 """What surrounds every request: its id, its span, its count in the metrics, its line in the log, the headers that every
 answer has, and the net under it that makes a 500 of a bug."""
 
+import asyncio
 import logging
 import re
 import secrets
@@ -9,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gaussport.serving.errors import internal_error
+from gaussport.serving.errors import answer_of_error, internal_error, stopping
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.tracing import Tracing
 
@@ -22,15 +22,16 @@ _ID_HEADER = b"x-request-id"
 _PROCESS = secrets.token_hex(8)
 _NUMBERS = count()
 """Ids of requests whose clients gave none: this process's, then a number. A random one each would be a system call each."""
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-_SAFE = {
-    b"x-content-type-options": b"nosniff",
-    b"x-frame-options": b"DENY",
-    b"referrer-policy": b"no-referrer",
-    b"cache-control": b"no-store",
-    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
-}
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_SAFE = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
 """Headers of every answer that does not set them itself: pages allow themselves what they need."""
+_SAFE_NAMES = frozenset(name for name, _ in _SAFE)
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,8 @@ class RequestScope:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        request_id = given if _ID.fullmatch(given) else _PROCESS + next(_NUMBERS).to_bytes(8).hex()
+        given = next((value for name, value in scope["headers"] if name == _ID_HEADER), b"")
+        request_id = given.decode() if _ID.fullmatch(given) else _PROCESS + next(_NUMBERS).to_bytes(8).hex()
         scope["gaussport.request_id"] = request_id
         if scope["type"] == "websocket":
             await self.app(scope, receive, send)
@@ -61,18 +61,23 @@ class RequestScope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = message["headers"] = list(message.get("headers", ()))
-                present = {name.lower() for name, _ in own}
-                own.append((_ID_HEADER, request_id.encode()))
-                own += [header for header in _SAFE.items() if header[0] not in present]
-                if self.closing() and b"connection" not in present:
-                    own.append((b"connection", b"close"))
+                own = message.get("headers", ())
+                present = {name for name, _ in own}
+                safe = _SAFE if present.isdisjoint(_SAFE_NAMES) else (each for each in _SAFE if each[0] not in present)
+                message["headers"] = [*own, (_ID_HEADER, request_id.encode()), *safe]
+                if b"connection" not in present and self.closing():
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
         self.metrics.in_flight.inc()
         try:
-            with self.tracing.request(scope, headers, request_id):
+            with self.tracing.request(scope, request_id):
                 await self.app(scope, receive, send_with_headers)
+        except asyncio.CancelledError:
+            if status:
+                raise
+            # Nobody cancels a request but the server that ends, when its patience is over: whoever still waits is told.
+            await answer_of_error(scope, stopping())(scope, receive, send_with_headers)
         except Exception as error:
             if status:
                 raise  # half an answer is out: only the connection can be closed

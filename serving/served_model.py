@@ -100,6 +100,10 @@ class ServedModel:
         if not self._users:
             self._unused.set()
 
+    def count_answered(self, images: int) -> None:
+        """Images of an inference request that is being answered, for the metrics."""
+        self._series.images_ok.inc(images)
+
     @property
     def busy(self) -> bool:
         """Whether a request has it."""

@@ -2,24 +2,26 @@
 then nothing of OpenTelemetry is imported and a step costs one call that does nothing."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from gaussport import __version__
 from gaussport.errors import UsageError
 
 _SPAN = "gaussport.span"
+_NOTHING = nullcontext()
 
 
 class Tracing:
     """No tracing. `OpenTelemetry` is the other kind."""
 
-    @contextmanager
-    def request(self, scope: Scope, headers: Mapping[str, str], request_id: str) -> Iterator[None]:
-        yield
+    def request(self, scope: Scope, request_id: str) -> AbstractContextManager[None]:
+        """Around all of a request."""
+        return _NOTHING
 
     def step(self, scope: Scope, name: str, seconds: float, ended_s_ago: float = 0.0) -> None:
         """A step of a request that took `seconds` and ended this long ago."""
@@ -41,9 +43,9 @@ class OpenTelemetry(Tracing):
         self._propagator = TraceContextTextMapPropagator()
 
     @contextmanager
-    def request(self, scope: Scope, headers: Mapping[str, str], request_id: str) -> Iterator[None]:
+    def request(self, scope: Scope, request_id: str) -> Iterator[None]:
         """A server span, child of the client's `traceparent` if it sent one."""
-        parent = self._propagator.extract(dict(headers))
+        parent = self._propagator.extract(dict(Headers(scope=scope)))
         method = scope["method"] if scope["method"].isalpha() else "_OTHER"
         attributes = {"http.request.method": method, "gaussport.request_id": request_id}
         kind = self._trace.SpanKind.SERVER

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gaussport.serving.errors import too_late
+
 Rows = NDArray[Any]
 """Pixels in float32, tokens in int64, or records of several inputs: a batch's rows, whatever they are."""
 
@@ -57,6 +59,10 @@ class Waiting:
         self.inference_s += seconds
         if self.done == len(self.rows):
             self.answer.set_result(Answer(self.logits, self.started - self.arrived, self.inference_s))
+
+    def expire(self) -> None:
+        """Its deadline has come."""
+        self.fail(too_late())
 
     def fail(self, error: Exception) -> None:
         if not self.answer.done():

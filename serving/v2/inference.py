@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from gaussport.serving.body_limit import whole_body
+from gaussport.serving.body_limit import Body, body_as_it_lies
 from gaussport.serving.decoding import Decoder
 from gaussport.serving.errors import RequestError
 from gaussport.serving.metrics import Metrics
@@ -30,14 +30,14 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
         with models.find(name, version) as served:
             arrived = served.queue.clock()
             served.queue.expect_room(served.seconds_until(served.deadline(None, arrived)))
-            body = await whole_body(request)
+            body = await body_as_it_lies(request)
             parsed = await _parsed(body, request.headers.get(HEAD_LENGTH), served, decoder)
             inputs = given(parsed, served.manifest, served.name)
             outputs = wanted_outputs(parsed, served)
             deadline = served.deadline(parsed.timeout_us / 1000 or None, arrived)
             work = _logits(served, inputs, decoder, deadline, parsed.priority == 1, max_images)
             logits = await while_connected(request, work, served.seconds_until(deadline))
-        metrics.images.labels(served.name, "ok").inc(len(logits))
+        served.count_answered(len(logits))
         accepts = request.headers.get("accept-encoding", "")
         if logits.size <= _INLINE_NUMBERS:
             return respond(parsed, served, outputs, logits, accepts)
@@ -55,7 +55,7 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
         return await answer(request, name, version)
 
 
-async def _parsed(body: bytes, head_length: str | None, served: ServedModel, decoder: Decoder) -> InferRequest:
+async def _parsed(body: Body, head_length: str | None, served: ServedModel, decoder: Decoder) -> InferRequest:
     """The request; a large JSON body is parsed off the loop."""
     if not body:
         raise RequestError("the body is empty: send an inference request", "empty_body")

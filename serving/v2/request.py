@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gaussport.serving.body_limit import Body
 from gaussport.serving.errors import RequestError
 from gaussport.serving.front_door import json_object
 
@@ -48,11 +49,11 @@ class InferRequest:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parse(body: bytes, head_length: str | None) -> InferRequest:
+def parse(body: Body, head_length: str | None) -> InferRequest:
     """Read a request; `head_length` is the Inference-Header-Content-Length, absent when all of it is JSON."""
     size = len(body) if head_length is None else _head_size(head_length, len(body))
-    head = json_object(body[:size])
-    tail = memoryview(body)[size:]
+    whole = memoryview(body)
+    head, tail = json_object(whole[:size]), whole[size:]
     parameters = _parameters(head)
     binary = _flag(parameters, "binary_data_output")
     inputs: list[InputTensor] = []
@@ -77,7 +78,7 @@ def parse(body: bytes, head_length: str | None) -> InferRequest:
     )
 
 
-def raw_row(body: bytes, name: str, shape: Sequence[int]) -> InferRequest:
+def raw_row(body: Body, name: str, shape: Sequence[int]) -> InferRequest:
     """A request whose Inference-Header-Content-Length is 0: the body is one row of the FP32 input and nothing else, and
     the answer is binary."""
     tensor = InputTensor(name, "FP32", (1, *shape), memoryview(body), None)

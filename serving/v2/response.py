@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import orjson
-from fastapi.responses import Response
 
 from gaussport.serving.errors import RequestError
+from gaussport.serving.made_response import MadeResponse
 from gaussport.serving.predictions import probabilities
 from gaussport.serving.served_model import Rows, ServedModel
 from gaussport.serving.v2.metadata import PROBABILITIES
@@ -33,24 +33,24 @@ def wanted_outputs(request: InferRequest, served: ServedModel) -> tuple[OutputRe
 
 def respond(
     request: InferRequest, served: ServedModel, outputs: tuple[OutputRequest, ...], logits: Rows, accepts: str
-) -> Response:
+) -> MadeResponse:
     head: dict[str, Any] = {"model_name": served.name, "model_version": served.version}
     if request.id is not None:
         head["id"] = request.id
     tails: list[bytes] = []
     head["outputs"] = [_output(output, served, logits, tails) for output in outputs]
     content = orjson.dumps(head, option=orjson.OPT_SERIALIZE_NUMPY)
-    headers = {}
-    media_type = "application/json"
+    headers = []
+    media_type = b"application/json"
     if tails:
-        headers[HEAD_LENGTH] = str(len(content))
-        media_type = "application/octet-stream"
+        headers.append((HEAD_LENGTH.lower().encode(), b"%d" % len(content)))
+        media_type = b"application/octet-stream"
         content = b"".join((content, *tails))
     if len(content) >= _COMPRESS_FROM_BYTES:
         content, encoding = _compressed(content, accepts)
         if encoding:
-            headers |= {"Content-Encoding": encoding, "Vary": "Accept-Encoding"}
-    return Response(content, headers=headers, media_type=media_type)
+            headers += [(b"content-encoding", encoding), (b"vary", b"Accept-Encoding")]
+    return MadeResponse(content, media_type, headers)
 
 
 def _output(output: OutputRequest, served: ServedModel, logits: Rows, tails: list[bytes]) -> dict[str, Any]:
@@ -79,11 +79,13 @@ def _best(values: Rows, labels: tuple[str, ...], classes: int) -> list[list[str]
     ]
 
 
-def _compressed(content: bytes, accepts: str) -> tuple[bytes, str]:
-    """Content compressed as the client accepts it, and the name of that; unchanged and "" when it does not."""
+def _compressed(content: bytes, accepts: str) -> tuple[bytes, bytes]:
+    """Content compressed as the client accepts it, and the name of that; unchanged and no name when it does not."""
+    if not accepts:
+        return content, b""
     codings = {part.partition(";")[0].strip().lower() for part in accepts.split(",") if not _REFUSED.search(part)}
     if "gzip" in codings:
-        return gzip.compress(content, 1, mtime=0), "gzip"
+        return gzip.compress(content, 1, mtime=0), b"gzip"
     if "deflate" in codings:
-        return zlib.compress(content, 1), "deflate"
-    return content, ""
+        return zlib.compress(content, 1), b"deflate"
+    return content, b""

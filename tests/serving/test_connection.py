@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import random
 import socket
 import threading
@@ -14,10 +15,12 @@ import uvicorn
 import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from uvicorn.server import ServerState
 
 from gaussport.serving import arriving_body
 from gaussport.serving.arriving_body import ArrivingBody
 from gaussport.serving.connection import quiet_config
+from gaussport.serving.exchange import Exchange
 
 SIZES = st.one_of(st.integers(0, 40), st.integers(60_000, 70_000), st.integers(1_000_000, 1_300_000))
 
@@ -74,6 +77,55 @@ def answers(port: int, wire: bytes, cuts: list[int], count: int) -> list[str]:
                 found.append(stream.read(64).decode())
         sender.join()
     return found
+
+
+def test_the_request_that_is_answered_hears_that_its_client_left_though_others_wait_behind_it() -> None:
+    async def check() -> list[str]:
+        heard: list[str] = []
+        left = asyncio.Event()
+
+        async def app(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            heard.append(scope["path"])
+            left.set()
+
+        config = quiet_config(app, 30, 30)
+        config.load()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: config.http_protocol_class(config=config, server_state=ServerState(), app_state={}),  # type: ignore[call-arg]
+            "127.0.0.1",
+        )
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.05)
+        writer.close()
+        await asyncio.wait_for(left.wait(), 10)
+        server.close()
+        return heard
+
+    assert asyncio.run(check()) == ["/first"]
+
+
+@pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\rb", b"a\0b"])
+def test_a_header_with_a_line_break_is_never_sent(value: bytes) -> None:
+    exchange = Exchange(
+        scope={"method": "GET", "http_version": "1.1"},  # type: ignore[typeddict-item]
+        transport=None,  # type: ignore[arg-type]
+        flow=None,  # type: ignore[arg-type]
+        logger=logging.getLogger(),
+        access_logger=logging.getLogger(),
+        access_log=False,
+        default_headers=[],
+        message_event=asyncio.Event(),
+        expect_100_continue=False,
+        keep_alive=True,
+        on_response=lambda: None,
+    )
+    message = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0"), (b"x", value)]}
+    with pytest.raises(RuntimeError, match="line break"):
+        asyncio.run(exchange.send(message))
 
 
 def wire_of(path: str, body: bytes, chunked: bool) -> bytes:
