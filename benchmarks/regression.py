@@ -38,7 +38,7 @@ BASELINE = ROOT / "benchmarks" / "baseline.json"
 SLOWER_TIME, SLOWER_COUNT = 1.10, 1.02
 """From here on a ratio of times, or of instructions, is called slower; below their inverses faster."""
 _AT_ONCE = 3
-_REPEATS = (2, 12)  # runs under callgrind: the difference leaves out Python's start and every first time
+_REPEATS = 5
 
 Work = Callable[[], object]
 console = Console(highlight=False, soft_wrap=True)
@@ -113,20 +113,35 @@ def timed(names: list[str], rounds: int) -> dict[str, float]:
 
 def counted(names: list[str]) -> dict[str, float]:
     """Millions of instructions of one run of each, all threads together."""
-    return {name: (_instructions(name, _REPEATS[1]) - _instructions(name, _REPEATS[0])) / np.ptp(_REPEATS) for name in names}
+    return {name: _instructions(name) / _REPEATS for name in names}
 
 
-def _instructions(name: str, repeats: int) -> float:
-    valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+def _instructions(name: str) -> float:
+    """Start the work under callgrind, which counts nothing until the work is warm: that is when it says so and waits."""
+    valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--callgrind-out-file=/dev/null"]
     settings = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [*valgrind, sys.executable, "-m", "benchmarks.regression", "--work", name, "--repeats", str(repeats)],
-        env={**os.environ, **settings}, cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found = re.search(r"Collected : (\d+)", done.stderr)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [*valgrind, sys.executable, "-m", "benchmarks.regression", "--work", name]
+    with subprocess.Popen(command, env={**os.environ, **settings}, cwd=ROOT, **pipes) as process:
+        process.stdout.readline()
+        subprocess.run(["callgrind_control", "-i", "on", str(process.pid)], check=True, capture_output=True)
+        _, said = process.communicate("go\n")
+    found = re.search(r"Collected : (\d+)", said)
     if found is None:
-        raise SystemExit(f"callgrind counted nothing of {name}: {done.stderr[-300:]}")
+        raise SystemExit(f"callgrind counted nothing of {name}: {said[-300:]}")
     return int(found[1]) / 1e6
+
+
+def work_on(name: str) -> None:
+    """The other side of `_instructions`."""
+    work = COUNTED[name]()
+    for _ in range(2):
+        work()
+    print("warm", flush=True)  # noqa: T201
+    sys.stdin.readline()
+    for _ in range(_REPEATS):
+        work()
+    os._exit(0)  # without the instructions of an orderly end
 
 
 def compared(before: dict[str, float], now: dict[str, float]) -> int:
@@ -153,13 +168,9 @@ def main() -> int:
     parser.add_argument("--no-instructions", action="store_true", help="times only")
     parser.add_argument("--write", action="store_true", help="make this the baseline")
     parser.add_argument("--work", help=argparse.SUPPRESS)
-    parser.add_argument("--repeats", type=int, default=1, help=argparse.SUPPRESS)
     wish = parser.parse_args()
     if wish.work:
-        work = COUNTED[wish.work]()
-        for _ in range(wish.repeats):
-            work()
-        return 0
+        work_on(wish.work)
     machine = {"machine": list(this_machine().identity)}
     baseline = json.loads(BASELINE.read_text()) if BASELINE.exists() else {**machine, "figures": {}}
     if not wish.write and baseline["machine"] != machine["machine"]:
