@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaussport.errors import BundleError
+from gaussport.errors import BundleError, UsageError
 from gaussport.export.bundle.store import Bundle, open_bundle, writing_bundle
 from gaussport.export.labels_file import read_labels
 from gaussport.export.opsets import DEFAULT, check_opset
@@ -67,7 +67,8 @@ def export_checkpoint(
     (precision or PrecisionWish()).check()
     check_picture_folder("--reduced-decoding", reduced_decoding)
     check_plain(destination)
-    check_not_the_input(destination, checkpoint_path, labels, config_path)
+    tokenizer = (wishes or Wishes()).text.tokenizer
+    check_not_the_input(destination, checkpoint_path, labels, config_path, tokenizer)
     chosen_name = model_name(name, checkpoint_path)
     chosen_labels = None if labels is None else read_labels(labels)
 
@@ -78,8 +79,11 @@ def export_checkpoint(
         if model is not None:
             return work.read_module(checkpoint_path, model, config_path, chosen_labels, wishes)
         checkpoint = work.read_any_checkpoint(checkpoint_path, config_path, chosen_labels, wishes)
-        given = (wishes or Wishes()).text.tokenizer
-        return work.trained_classifier(checkpoint, work.tokenizer_files(checkpoint.preprocessing, given, checkpoint_path))
+        if reduced_decoding is not None and not isinstance(checkpoint.preprocessing, Preprocessing):
+            raise UsageError(f"{checkpoint.source} reads text, and --reduced-decoding is of pictures: leave it out")
+        return work.trained_classifier(
+            checkpoint, work.tokenizer_files(checkpoint.preprocessing, tokenizer, checkpoint_path)
+        )
 
     wish = precision or PrecisionWish()
     return _written(destination, read, chosen_name, max_batch, opset, external_data, overwrite, wish, reduced_decoding)

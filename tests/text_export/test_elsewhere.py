@@ -1,6 +1,7 @@
 """The text bundle in other runtimes: TensorRT's profile over length, Triton's configuration, what inspect says of it."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -60,10 +61,13 @@ def test_inspect_says_what_it_reads_and_what_a_stream_keeps(bundle: Bundle, caps
     assert json.loads(capsys.readouterr().out)["preprocessing"]["kind"] == "bytes"
 
 
-@pytest.mark.parametrize("option", ["--mean", "--input-size"])
-def test_what_is_for_pictures_is_refused(checkpoint: Path, tmp_path: Path, option: str, capsys: Said) -> None:
-    assert main(["export", str(checkpoint), "-o", str(tmp_path / "out"), option, "1"]) != 0
-    assert "leave out what is said about pictures" in capsys.readouterr().err
+@pytest.mark.parametrize("option", [("--mean", "1"), ("--input-size", "1"), ("--reduced-decoding", ".")])
+def test_what_is_for_pictures_is_refused(
+    checkpoint: Path, tmp_path: Path, option: tuple[str, str], capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("gaussport.export.work.export_onnx")  # refused before the work
+    assert main(["export", str(checkpoint), "-o", str(tmp_path / "out"), *option]) == 2
+    assert re.search("leave out what is said about pictures|of pictures: leave it out", capsys.readouterr().err)
 
 
 def test_what_is_for_text_is_refused_of_pictures(
