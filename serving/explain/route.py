@@ -18,6 +18,7 @@ from gaussport.serving.explain.openapi import EXPLAIN
 from gaussport.serving.explain.query import ExplainQuery
 from gaussport.serving.explain.queue import ExplainQueue
 from gaussport.serving.explain.seen import Picture
+from gaussport.serving.explain.text.route import explained_body
 from gaussport.serving.front_door import pictures_of
 from gaussport.serving.pictures_only import expect_pictures_suffice
 from gaussport.serving.predictions import best, probabilities
@@ -41,13 +42,18 @@ def routes(models: ServedModels, decoder: Decoder, queue: ExplainQueue) -> APIRo
 
     @router.post("/v1/explain", openapi_extra=EXPLAIN, response_class=Response)
     async def explain(request: Request) -> Response:
-        """Explain one picture: fields and steering, or responsibilities, of the chosen layers and heads."""
+        """Explain one picture or text: fields and steering, or responsibilities, of the chosen layers and heads."""
         began = time.monotonic()
         query = ExplainQuery.of(request.query_params)
         if query.format == "png":
             _expect_matplotlib()
         with models.find(query.model, query.version) as served:
             queue.expect_explainable(served)
+            if served.manifest.takes_text:
+                queue.expect_room()
+                deadline = served.deadline(query.timeout_ms, began)
+                content = await explained_body(request, served, queue, query, deadline)
+                return _of_text(request, served, content, began)
             expect_pictures_suffice(served.manifest, served.name)
             queue.expect_room()
             deadline = served.deadline(query.timeout_ms, began)
@@ -73,6 +79,12 @@ def routes(models: ServedModels, decoder: Decoder, queue: ExplainQueue) -> APIRo
         )
 
     return router
+
+
+def _of_text(request: Request, served: ServedModel, content: dict[str, Any], began: float) -> Response:
+    facts = {"model": served.name, "version": served.version, "request_id": request_id_of(request)}
+    timing = {"total": round((time.monotonic() - began) * 1000, 3)}
+    return Response(orjson.dumps({**facts, **content, "timing_ms": timing}), media_type="application/json")
 
 
 def _explained(explainer: Explainer, rows: NDArray[np.float32], query: ExplainQuery) -> _Made:

@@ -38,12 +38,16 @@ class TextReader:
             bundle.copy(self.spec.file, path)
             tokenizer(path)
 
+    @property
+    def folder(self) -> Path | None:
+        """Where the tokenizer lies; None for a model of bytes."""
+        return None if self._folder is None else Path(self._folder.name)
+
     def tokens(self, document: bytes | str) -> Tokens:
         """Raises a TextError as `encode` does, and a RequestError `text_too_long`."""
         if self.spec.kind == "bytes":
             self.expect_fits(len(document))  # before eight bytes are made of each; a character is one byte at least
-        folder = None if self._folder is None else Path(self._folder.name)
-        tokens = encode(document, self.spec, folder)
+        tokens = encode(document, self.spec, self.folder)
         self.expect_fits(len(tokens))
         return tokens
 

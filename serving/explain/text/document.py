@@ -39,14 +39,14 @@ def explained_texts(explainer: Explainer, paths: Sequence[Path], folder: Path | 
     """Each text in turn; `folder` is where the tokenizer lies, for a model that has one."""
     for path in paths:
         try:
-            yield _explained(explainer, path, folder)
+            yield explained_text(explainer, _read(path), folder, path)
         except TextError as error:
             yield ExplainedText(path, np.empty(0, np.int64), error=error)
 
 
-def _explained(explainer: Explainer, path: Path, folder: Path | None) -> ExplainedText:
+def explained_text(explainer: Explainer, content: bytes | str, folder: Path | None, path: Path) -> ExplainedText:
+    """One text; `path` is what it is called. Raises a TextError when it cannot be used."""
     spec, labels = explainer.manifest.tokenization, explainer.manifest.labels
-    content = _read(path)
     tokens = encode(content, spec, folder)
     rows = windows(tokens, spec)
     parts: list[Explained] = []

@@ -38,13 +38,11 @@ class TextSession:
     def _document(self, text: ExplainedText, number: int) -> dict[str, Any]:
         if text.error is not None:
             return {"text": str(text.path), "error": {"code": text.error.code, "message": str(text.error)}}
-        own: Censuses = {}
-        chosen = [view for view in self.selection.views(text.views) if isinstance(view, RoutingView)]
+        layers = self.explanation(text)
+        chosen = self._chosen(text)
         for view in chosen:
             for head in self.selection.heads_of(view):
-                self._count(own, view, head, text, 0)
                 self._count(self._censuses, view, head, text, number)
-        layers = [self._layer(view, own, str(text.path)) for view in chosen]
         figures = {"drawn": drawn(text, chosen, self.selection)} if self.page and number < self.most else {}
         return {
             "text": str(text.path),
@@ -54,6 +52,17 @@ class TextSession:
             "layers": layers,
             **figures,
         }
+
+    def explanation(self, text: ExplainedText) -> list[dict[str, Any]]:
+        """Each chosen layer of one text as JSON."""
+        own: Censuses = {}
+        for view in self._chosen(text):
+            for head in self.selection.heads_of(view):
+                self._count(own, view, head, text, 0)
+        return [self._layer(view, own, str(text.path)) for view in self._chosen(text)]
+
+    def _chosen(self, text: ExplainedText) -> list[RoutingView]:
+        return [view for view in self.selection.views(text.views) if isinstance(view, RoutingView)]
 
     def _count(self, censuses: Censuses, view: RoutingView, head: int, text: ExplainedText, number: int) -> None:
         spec = self.explainer.manifest.tokenization
