@@ -59,7 +59,7 @@ class ServedModel:
             self.queue = self._queue_of_texts(limits, observe, settings)
             if self.manifest.stream is not None and settings.workers == 1 and settings.engine == "plain":
                 self.steps = self._step_model(settings)
-                self._step_queue = self._queue_of_steps(self.steps, limits)
+                self._step_queue = self._queue_of_steps(self.steps, limits, observe)
         else:
             limits = replace(limits, sizes=_sizes(self.runtime, self.max_batch))
             self.queue = Batcher(self.runtime.run, limits, _check_finite, observe, self._series.held)
@@ -114,13 +114,16 @@ class ServedModel:
         provider = "cuda" if self.runtime.provider == "cuda" else "cpu"
         return StepModel(self.bundle, provider, threads_each(settings), ProviderOptions.of(settings))
 
-    def _queue_of_steps(self, steps: StepModel, limits: BatchLimits) -> LengthQueue[Step]:
+    def _queue_of_steps(
+        self, steps: StepModel, limits: BatchLimits, observe: Callable[[int, float], None]
+    ) -> LengthQueue[Step]:
         return LengthQueue(
             run=steps.run,
             limits=limits,
             rows=steps.rows(),
             longest=LONGEST_CHUNK,
             check=check_finite,
+            observe=observe,
             observe_held=self._series.held,
         )
 
