@@ -157,7 +157,8 @@ def test_many_clients_at_once_never_mix(served: Server) -> None:
 
     with ThreadPoolExecutor(12) as threads:
         list(threads.map(feed, texts, sizes))
-    (stats,) = served.http().get("/v2/models/texts/stats").json()["model_stats"]
+    with served.http() as http:
+        (stats,) = http.get("/v2/models/texts/stats").json()["model_stats"]
     assert max(batch["batch_size"] for batch in stats["batch_stats"]) > 1  # chunks of several streams in one run
 
 
