@@ -98,6 +98,8 @@ class Batcher:
     """Batches in a row that began with urgent requests while normal ones waited."""
     _urgent: deque[Waiting] = field(default_factory=deque)
     _normal: deque[Waiting] = field(default_factory=deque)
+    _rows_waiting: int = 0
+    """In both queues, those of requests that failed and are not yet removed among them."""
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "inference"))
     _worker: asyncio.Task[None] | None = None
@@ -163,7 +165,10 @@ class Batcher:
         queue = self._urgent if urgent else self._normal
         idle = not self._urgent and not self._normal
         queue.append(request)
-        if idle or self._is_full():  # else the batch that forms has its time already: no need to wake its worker
+        self._rows_waiting += len(rows)
+        if (
+            idle or self._rows_waiting >= self.limits.max_batch
+        ):  # else the batch that forms has its time already: no need to wake its worker
             self._arrived.set()
         timer = loop.call_later(max(0.0, deadline - now), request.expire)
         try:
@@ -171,9 +176,9 @@ class Batcher:
         finally:
             timer.cancel()
             request.answer.cancel()
-            if request.left:
-                with contextlib.suppress(ValueError):
-                    queue.remove(request)
+            if request.left and request in queue:
+                queue.remove(request)
+                self._rows_waiting -= request.left
 
     async def _serve(self) -> None:
         while not self._closed:
@@ -191,18 +196,10 @@ class Batcher:
                 await self._arrived.wait()
                 continue
             remaining_s = oldest + self.limits.max_delay_ms / 1000 - self.clock()
-            if remaining_s <= 0 or self._is_full():
+            if remaining_s <= 0 or self._rows_waiting >= self.limits.max_batch:
                 return
             with contextlib.suppress(TimeIsOverError), Patience(remaining_s):
                 await self._arrived.wait()
-
-    def _is_full(self) -> bool:
-        count = 0
-        for request in (*self._urgent, *self._normal):
-            count += request.left
-            if count >= self.limits.max_batch:
-                return True
-        return False
 
     def _form(self) -> list[Part]:
         """Take up to max_batch rows, the urgent mostly first, each queue in its order; a large request is split."""
@@ -214,6 +211,7 @@ class Batcher:
                 if now >= request.deadline:
                     request.expire()
                 if request.answer.done():
+                    self._rows_waiting -= request.left
                     queue.popleft()
                     continue
                 count = min(room, request.left)
@@ -221,6 +219,7 @@ class Batcher:
                 if request.taken == 0:
                     request.started = now
                 request.taken += count
+                self._rows_waiting -= count
                 request.place.take(count)
                 room -= count
                 if request.left == 0:

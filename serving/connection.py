@@ -21,6 +21,8 @@ MOST_BYTES = 1 << 20
 """The largest message of a WebSocket; a connection that sends a larger one is closed with 1009."""
 _SCRATCH = memoryview(bytearray(262_144))
 """What is read goes here and is parsed before anything else is read, by whichever connection."""
+_HEAD_SCRATCH = _SCRATCH[:8192]
+"""For a request's head: what is read of the body with it is copied twice, what comes later not at all."""
 
 
 class Connection(HttpToolsProtocol):
@@ -51,7 +53,9 @@ class Connection(HttpToolsProtocol):
         self._await_head()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._body.room(self._due) if self._due and not self.cycle.response_complete else _SCRATCH
+        if self._due and not self.cycle.response_complete:
+            return self._body.room(self._due)
+        return _SCRATCH if self._arriving else _HEAD_SCRATCH
 
     def buffer_updated(self, nbytes: int) -> None:
         if not self._due:

@@ -23,6 +23,7 @@ from gaussport.errors import GaussportError
 from gaussport.serving.api_keys import ApiKeys
 from gaussport.serving.app import build_app
 from gaussport.serving.connection import quiet_config
+from gaussport.serving.garbage import expect_little_garbage
 from gaussport.serving.listening import BACKLOG, accepted, address_of, check_tls, listen
 from gaussport.serving.served_model import threads_each
 from gaussport.serving.served_models import ServedModels
@@ -167,6 +168,7 @@ class _Process:
         except BaseException:
             self.server.should_exit = True
             raise
+        expect_little_garbage()
         ready(self._models.names)
         if self._settings.poll_s:
             self._begin(self._poll())

@@ -52,9 +52,12 @@ class Waiting:
         """Store the logits of rows start, start + 1, …; the last ones complete the answer."""
         if self.answer.done():
             return
-        if self.logits is None:
+        if len(logits) == len(self.rows):  # a view of the batch's: that of most requests
+            self.logits = logits
+        elif self.logits is None:
             self.logits = np.empty((len(self.rows), *logits.shape[1:]), dtype=logits.dtype)
-        self.logits[start : start + len(logits)] = logits
+        if self.logits is not logits:
+            self.logits[start : start + len(logits)] = logits
         self.done += len(logits)
         self.inference_s += seconds
         if self.done == len(self.rows):

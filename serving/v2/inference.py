@@ -21,6 +21,7 @@ from gaussport.serving.v2.response import HEAD_LENGTH, respond, wanted_outputs
 from gaussport.serving.v2.tensors import pictures, pixels
 from gaussport.serving.v2.texts import logits_of_texts
 
+_HEAD_LENGTH = HEAD_LENGTH.lower().encode()
 _INLINE_BYTES = 64_000  # JSON of this size is parsed in well under a millisecond
 _INLINE_NUMBERS = 16_000  # and so many logits are written and compressed in a few
 
@@ -31,14 +32,16 @@ def routes(router: APIRouter, models: ServedModels, decoder: Decoder, metrics: M
             arrived = served.queue.clock()
             served.queue.expect_room(served.seconds_until(served.deadline(None, arrived)))
             body = await body_as_it_lies(request)
-            parsed = await _parsed(body, request.headers.get(HEAD_LENGTH), served, decoder)
+            headers = dict(request.scope["headers"])
+            head_length = headers.get(_HEAD_LENGTH)
+            parsed = await _parsed(body, None if head_length is None else head_length.decode("latin-1"), served, decoder)
             inputs = given(parsed, served.manifest, served.name)
             outputs = wanted_outputs(parsed, served)
             deadline = served.deadline(parsed.timeout_us / 1000 or None, arrived)
             work = _logits(served, inputs, decoder, deadline, parsed.priority == 1, max_images)
             logits = await while_connected(request, work, served.seconds_until(deadline))
         served.count_answered(len(logits))
-        accepts = request.headers.get("accept-encoding", "")
+        accepts = headers.get(b"accept-encoding", b"").decode("latin-1")
         if logits.size <= _INLINE_NUMBERS:
             return respond(parsed, served, outputs, logits, accepts)
         loop = asyncio.get_running_loop()

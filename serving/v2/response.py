@@ -64,7 +64,7 @@ def _output(output: OutputRequest, served: ServedModel, logits: Rows, tails: lis
     else:
         shape, datatype = list(values.shape), "FP32"
         binary = values.astype("<f4", copy=False).tobytes() if output.binary else b""
-        data = np.ascontiguousarray(values).reshape(-1)
+        data = None if output.binary else np.ascontiguousarray(values).reshape(-1)
     entry: dict[str, Any] = {"name": output.name, "datatype": datatype, "shape": shape}
     if output.binary:
         tails.append(binary)
