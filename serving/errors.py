@@ -56,6 +56,7 @@ STATUS = {
     "unsupported_media_type": 415,
     "too_many_pixels": 422,
     "side_ratio": 422,
+    "animated": 422,
     "image_damaged": 422,
     "queue_full": 429,
     "overloaded": 429,

@@ -69,6 +69,7 @@ class Settings:
     drain_delay_s: float = _knob(0.2, "time between falling readiness and the closed port, for load balancers", float, 0)
     max_pixels: int = _knob(50_000_000, "largest picture, width times height", int, 1)
     max_side_ratio: float = _knob(50.0, "longest side of a picture over its shortest", float, 1)
+    still_only: bool = _knob(False, "refuse animated pictures, of which else the first frame is used", bool)
     api_keys: tuple[str, ...] = _knob((), "keys of which a client must send one", tuple, secret=True)
     api_keys_file: Path | None = _knob(None, "file of such keys, one a line; read again on SIGHUP", Path)  # noqa: RUF009
     tls_cert: Path | None = _knob(None, "certificate chain (PEM); makes the server speak HTTPS", Path)  # noqa: RUF009

@@ -49,6 +49,8 @@ class ImageLimits:
     max_pixels: int = 50_000_000
     max_side_ratio: float = 50
     """Longer side over shorter side; a 1×20000 strip explodes when its shorter side is resized."""
+    still_only: bool = False
+    """Whether animated pictures are refused; else their first frame is used, with a warning."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,8 @@ class Opened:
         """The picture. A JPEG may be decoded at a half, a quarter or an eighth of its size if that comes out even and no
         less than `enough` (width, height). Raises ImageError with code `image_damaged` or `too_many_pixels`."""
         image = self.image
-        # The Multi-Picture Format holds previews and depth maps beside the photograph: nobody means an animation by it.
         with _one_error():
-            animated = image.format != "MPO" and bool(getattr(image, "is_animated", False))  # reads the second frame's head
+            animated = _animated(image)
             if enough is not None:
                 image.draft(None, _reduced(image.size, enough))  # None keeps the mode; formats other than JPEG do nothing
             image.load()
@@ -88,14 +89,20 @@ class Opened:
 
 def open_picture(data: bytes, limits: ImageLimits | None = None) -> Opened:
     """Read one picture's header. Raises ImageError with code `empty_image`, `not_an_image`, `unsupported_format`,
-    `too_many_pixels`, `side_ratio` or `image_damaged`."""
+    `too_many_pixels`, `side_ratio`, `animated` or `image_damaged`."""
+    limits = limits or ImageLimits()
     if not data:
         raise ImageError("the picture is empty (0 bytes)", "empty_image")
     with _one_error():
         image = _opened(data)
     if image is None:
         raise _refused(data)
-    _check_header(image.size, limits or ImageLimits())
+    _check_header(image.size, limits)
+    if limits.still_only:
+        with _one_error():
+            animated = _animated(image)
+        if animated:
+            raise ImageError("the picture is animated and only still ones are taken: send one frame of it", "animated")
     return Opened(image)
 
 
@@ -125,6 +132,12 @@ def _opened(data: bytes) -> ImageFile.ImageFile | None:
         if accept is not None and accept(data[:16]) is True:
             return factory(BytesIO(data), "")
     return None
+
+
+def _animated(image: ImageFile.ImageFile) -> bool:
+    """Whether there are further frames: reads the head of the second."""
+    # The Multi-Picture Format holds previews and depth maps beside the photograph: nobody means an animation by it.
+    return image.format != "MPO" and bool(getattr(image, "is_animated", False))
 
 
 def _reduced(size: tuple[int, int], enough: tuple[int, int]) -> tuple[int, int]:

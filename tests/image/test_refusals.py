@@ -93,6 +93,24 @@ def test_a_strip_is_refused_by_its_header() -> None:
     assert code_of(png_header(20_000, 1)) == "side_ratio"
 
 
+@pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP"])
+def test_only_still_pictures_pass_the_strict_policy(format: str) -> None:
+    strict = ImageLimits(still_only=True)
+    frames = [Image.new("RGB", (9, 7), colour) for colour in ("red", "blue")]
+    still, animated = io.BytesIO(), io.BytesIO()
+    frames[0].save(still, format)
+    frames[0].save(animated, format, save_all=True, append_images=frames[1:])
+    assert decode(still.getvalue(), limits=strict).warnings == ()
+    assert code_of(animated.getvalue(), strict) == "animated"
+    assert decode(animated.getvalue()).warnings == ("animated picture: only its first frame was used",)
+
+
+def test_previews_in_a_photograph_are_no_animation() -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (90, 70)).save(buffer, "MPO", save_all=True, append_images=[Image.new("RGB", (9, 7))])
+    assert decode(buffer.getvalue(), limits=ImageLimits(still_only=True)).rgb.size == (90, 70)
+
+
 def test_limits_are_inclusive() -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (100, 2)).save(buffer, "PNG")

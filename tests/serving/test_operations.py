@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import json
 import re
 import signal
@@ -30,6 +31,7 @@ from gaussport.serving.api_keys import ApiKeys
 from gaussport.serving.app import build_app
 from gaussport.serving.pixel_room import PixelRoom
 from gaussport.serving.served_model import threads_each
+from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
 from gaussport.serving.tracing import OpenTelemetry
 
@@ -309,6 +311,37 @@ def test_health_answers_while_every_decoding_thread_is_busy(tiny: Path, png: byt
 
     with client_of(build_app([tiny], Settings(threads=1, decode_threads=1))) as client:
         assert client.run(both) == (200, 200)
+
+
+@pytest.mark.parametrize("client", [{"still_only": True}], indirect=True)
+def test_animated_pictures_are_refused_where_only_still_ones_are_taken(client: Local) -> None:
+    still, animated = io.BytesIO(), io.BytesIO()
+    frames = [Image.new("RGB", (9, 7), colour) for colour in ("red", "blue")]
+    frames[0].save(still, "GIF")
+    frames[0].save(animated, "GIF", save_all=True, append_images=frames[1:])
+    assert client.post("/v1/classify", content=still.getvalue()).status_code == 200
+    refused = client.post("/v1/classify", content=animated.getvalue())
+    assert (refused.status_code, refused.json()["code"]) == (422, "animated")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/v1/classify"), ("GET", "/v1/models"), ("POST", "/v2/models/tiny/infer")]
+)
+def test_an_unforeseen_error_says_nothing_but_the_request_id(
+    client: Local, method: str, path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On the routes that skip the framework and on those that it finds."""
+
+    def broken(*_: object) -> None:
+        raise KeyError("a secret")
+
+    monkeypatch.setattr(ServedModels, "find", broken)
+    monkeypatch.setattr(ServedModels, "__iter__", broken)
+    answer = client.request(method, path, headers={"X-Request-ID": "mine"})
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "internal error, quote request id mine", "code": "internal", "request_id": "mine"}
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["request mine failed"]
 
 
 def test_threads_are_the_usable_cores_over_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
