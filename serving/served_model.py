@@ -81,6 +81,7 @@ class ServedModel:
             limits=limits,
             rows=running.rows_of(spec),
             longest=spec.max_tokens,
+            least=self.runtime.min_batch,
             sizes=partial(_sizes, self.runtime),
             check=_check_finite,
             observe=observe,

@@ -46,6 +46,8 @@ class LengthQueue(Generic[Row]):
     """Its `max_batch` is the largest of any length."""
     rows: Ragged[Row]
     longest: int
+    least: int = 1
+    """The smallest batch that the runtime takes."""
     sizes: Callable[[int], tuple[int, ...]] = lambda most: ()
     """Of a largest batch, the sizes that the runtime may see; none for any."""
     check: Callable[[Rows], None] = lambda logits: None
@@ -67,7 +69,7 @@ class LengthQueue(Generic[Row]):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        return lengths_up_to(self.longest)
+        return tuple(self._batchers)
 
     @property
     def held(self) -> int:
@@ -76,7 +78,7 @@ class LengthQueue(Generic[Row]):
 
     def most_rows(self, length: int) -> int:
         """The largest batch of rows of this length."""
-        return max(1, min(self.limits.max_batch, BATCH_TOKENS // length))
+        return max(self.least, min(self.limits.max_batch, BATCH_TOKENS // length))
 
     def start(self) -> None:
         for batcher in self._batchers.values():
@@ -88,7 +90,8 @@ class LengthQueue(Generic[Row]):
         await asyncio.gather(*(batcher.close() for batcher in self._batchers.values()))
 
     def expect_room(self, within_s: float) -> None:
-        """RequestError 429 when the queue is full: for a request whose body need not be read to refuse it."""
+        """RequestError 429 when the queue is full: for a request whose body need not be read to refuse it. Whether there is
+        time enough depends on the rows' lengths, and is asked when they are known."""
         if self._closed:
             raise stopping()
         held = self.held
