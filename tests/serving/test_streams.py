@@ -20,10 +20,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from gaussport.export.bundle.store import open_bundle
+from gaussport.models.text import Tokenization
 from gaussport.serving.errors import STATUS, RequestError
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.served_model import ServedModel
 from gaussport.serving.settings import Settings
+from gaussport.serving.streams.chunks import tokens_of
 from gaussport.serving.streams.registry import Streams
 from tests.serving.conftest import Server, running, write_tiny
 from tests.serving.texts import in_order, logits_of, softmax, write_texts
@@ -352,6 +354,20 @@ def test_a_reload_a_restart_and_keys(bundle: Path, tmp_path: Path) -> None:
 
 
 # Inside
+
+
+def test_chunks_of_a_model_with_a_tokenizer_are_tokens() -> None:
+    class Reader:
+        spec = Tokenization(kind="tokenizers", file="tokenizer.json", vocabulary=9, pad=0, max_tokens=5, stride=2)
+        expect_fits = staticmethod(lambda tokens: None)
+
+    reader: Any = Reader()
+    assert tokens_of("application/json", b'{"tokens": [1, 8]}', reader).tolist() == [1, 8]
+    for kind, body in (("application/json", b'{"text": "a"}'), ("text/plain", b"a"), ("", b"a")):
+        with pytest.raises(RequestError, match="reach over the ends of chunks: send them yourself"):
+            tokens_of(kind, body, reader)
+    with pytest.raises(RequestError, match="none the padding 0"):
+        tokens_of("application/json", b'{"tokens": [1, 0]}', reader)
 
 
 @pytest.mark.parametrize("several", [{"workers": 2}, {"engine": "ray"}])
