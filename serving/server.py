@@ -32,8 +32,6 @@ from gaussport.serving.settings import Settings
 log = logging.getLogger("gaussport.serving")
 
 _ACCEPTED_AT_ONCE = 16  # new connections in one turn of the loop; other workers take some too
-SWITCH_INTERVAL_S = 0.001
-"""After this the event loop gets Python's lock from a thread that decodes; Python's own five milliseconds add up."""
 _LAST_WORDS_S = 1.0
 """Before the drain's end, for the 503s of those that will not be answered to reach their clients."""
 _HANDSHAKE_GRACE_S = 1.0
@@ -69,7 +67,6 @@ def run(
 ) -> None:
     """Serve in this process on a socket that listens. `ready` gets the models' names once they are warm; the server also
     stops when `stop_when` returns. A worker takes no connection before it is ready: the others do."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     app = build_app(paths, settings)
     process = _Process(app, settings, listener)
     with asyncio.Runner(loop_factory=process.server.config.get_loop_factory()) as runner:

@@ -5,7 +5,6 @@ Ray's proxies hand it requests as ASGI; routes, limits, errors and metrics are t
 
 import asyncio
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from gaussport.serving import logs
 from gaussport.serving.app import build_app
 from gaussport.serving.cluster.metrics_board import ClusterMetrics, MetricsBoard
 from gaussport.serving.served_models import ServedModels
-from gaussport.serving.server import SWITCH_INTERVAL_S
 from gaussport.serving.settings import Settings
 
 _LOOK_S = 0.05
@@ -30,7 +28,6 @@ class Endpoint:
     async def __init__(self, paths: Sequence[str], settings: Settings) -> None:  # type: ignore[misc]  # Ray awaits it
         """GaussportError, which Ray reports as the replica's own, when nothing can be served."""
         self._settings = within_its_share(settings)
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
         logs.configure(self._settings)
         self._application = build_app([Path(path) for path in paths], self._settings)
         self._models: ServedModels = self._application.state.models
