@@ -167,7 +167,7 @@ def _written(
                 for file, content in trained.files.items():
                     (draft.folder / file).write_bytes(content)
             with steps.step("proving it against PyTorch"):
-                runners, questions = work.sessions(written), probes.questions(max_batch)
+                runners, questions = work.remembered(work.sessions(written)), probes.questions(max_batch)
                 precision = work.precision_of(conversion.model)
                 proof = work.prove_runners(trained.module, runners, questions, precision)
                 work.require_proof(proof, conversion, trained.module, questions, steps.watch)

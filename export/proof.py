@@ -68,6 +68,11 @@ class Remembered:
         return self._answers[id(inputs)][1]
 
 
+def remembered(runners: dict[str, Runs]) -> dict[str, Runs]:
+    """The runners, each answering a question once."""
+    return {name: Remembered(runner) for name, runner in runners.items()}
+
+
 class UnderNames:
     """Another model of the same inputs, which may have other names for them."""
 

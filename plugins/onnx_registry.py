@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 import torch
 
+from gaussport.plugins.latent_memory_routing.onnx_memory_product import write_causal_product
 from gaussport.plugins.onnx_node import OnnxOperator, Shapes
 from gaussport.plugins.operator import DOMAIN, OPSET_VERSION
 from gaussport.plugins.registry import operators
@@ -27,6 +28,7 @@ def translation_table() -> dict[Callable[..., Any], Callable[..., Any]]:
     for entry in onnx_operators().values():
         packet = getattr(getattr(torch.ops, DOMAIN), entry.operator.folder)
         table[packet.default] = entry.translate
+    table[torch.ops.gaussport.causal_memory_product.default] = write_causal_product
     return table
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from gaussport.export.comparison import C_ORDER
 from gaussport.export.inputs import Inputs
 from gaussport.export.probes import Question
 from gaussport.export.proof import OUTPUT, Proof, Runs, agree
@@ -29,7 +30,7 @@ def padding_proof(
     runners: dict[str, Runs], questions: list[Question], pad: int, precision: str, output: str = OUTPUT
 ) -> Proof:
     """Every runner on whole batches against itself, or the first of them, on each of their rows alone."""
-    padded = [question for question in questions if question.rows > 1]
+    padded = [question for question in questions if question.rows > 1 and question.layout == C_ORDER]
     return agree({ALONE: Alone(next(iter(runners.values())), pad), **runners}, padded, precision, output, _tolerance)
 
 

@@ -21,7 +21,7 @@ TOKENS = "tokens"
 """The input that takes tokens, in the graphs that we write."""
 LENGTH = "length"
 """The axis of a row's tokens, which has any size."""
-MOST_TOKENS = 1 << 17
+MOST_TOKENS = 1 << 15
 """The largest batch that a proof runs, rows times length: at the longest length there are fewer rows."""
 
 _KINDS = ("noise", "text", "one token", "ends")

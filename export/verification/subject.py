@@ -18,7 +18,7 @@ from gaussport.export.graph_check import all_nodes
 from gaussport.export.model_file import ModelFile
 from gaussport.export.probes import Pixels, Probes, Question
 from gaussport.export.progress import Watch, unwatched
-from gaussport.export.proof import PYTORCH, InPyTorch, Proof, Remembered, Runs, UnderNames, sessions
+from gaussport.export.proof import PYTORCH, InPyTorch, Proof, Runs, UnderNames, remembered, sessions
 from gaussport.export.rereading import read_again
 from gaussport.export.sequence.probes import TokenProbes
 from gaussport.export.trained import Trained
@@ -80,7 +80,7 @@ class Subject:
     @cached_property
     def runners(self) -> dict[str, Runs]:
         """The same, each answering a question once."""
-        return {name: Remembered(runner) for name, runner in self.forgetful.items()}
+        return remembered(self.forgetful)
 
     @cached_property
     def engines(self) -> tuple[dict[str, Runs], tuple[Absent, ...]]:

@@ -3,6 +3,7 @@ to and read from a K-slot memory. Formulas: OPS.md, *How the modules make the op
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softplus
 
 from gaussport.models.attention.family import AttentionConfig, Family, require_count, require_positive
-from gaussport.plugins.latent_memory_routing.memory_product import memory_product
+from gaussport.plugins.latent_memory_routing.memory_product import causal_memory_product, memory_product
 from gaussport.plugins.latent_memory_routing.torch_op import in_torch, latent_memory_routing, responsibilities
 
 
@@ -74,7 +75,8 @@ class GMAAttention(nn.Module):
         mixture = self.mixture()
         read = responsibilities(query, *mixture)
         write = responsibilities(key, *mixture) * key_mask.to(x.dtype)[:, :, None, None]
-        before, ours = torch.einsum("bnpk,bpkd->bnpd", read, memory), memory_product(read, write, value, causal=True)
+        product = causal_memory_product if torch.compiler.is_exporting() else partial(memory_product, causal=True)
+        before, ours = torch.einsum("bnpk,bpkd->bnpd", read, memory), product(read, write, value)
         weight = torch.einsum("bnpk,bnpk->bnp", read, mass[:, None] + write.cumsum(1))
         mixed = (before + ours) / (weight[..., None] + self.config.epsilon)
         memory = memory + torch.einsum("bnpk,bnpd->bpkd", write, value)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from gaussport.plugins.operator import DOMAIN
+
 CHUNK = 64  # tokens; at least K, so that the per-chunk states take no more room than the tokens themselves
 
 
@@ -39,3 +41,18 @@ def _chunks(x: Tensor) -> Tensor:
     """[B, N, P, C] → [B, P, ⌈N / CHUNK⌉, CHUNK, C], padded with zeros at the end."""
     padded = pad(x.transpose(1, 2), (0, 0, 0, -x.shape[1] % CHUNK))
     return padded.view(*padded.shape[:2], -1, CHUNK, padded.shape[-1])
+
+
+@torch.library.custom_op(f"{DOMAIN}::causal_memory_product", mutates_args=())
+def causal_memory_product(read: Tensor, write: Tensor, value: Tensor) -> Tensor:
+    """`memory_product` in causal order, for a tracer: one call whose result has the value's shape.
+
+    Padding and cutting, traced with the number of tokens as a symbol, would take half the time of a trace, for torch proves
+    at every step that the sizes agree. `onnx_memory_product` writes it in standard operators; it has no gradient.
+    """
+    return memory_product(read, write, value, causal=True).contiguous()
+
+
+@causal_memory_product.register_fake
+def _(read: Tensor, write: Tensor, value: Tensor) -> Tensor:
+    return value.new_empty(value.shape)

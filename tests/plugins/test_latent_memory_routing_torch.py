@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gaussport.plugins.latent_memory_routing import tolerances
 from gaussport.plugins.latent_memory_routing.definition import latent_memory_routing as definition
-from gaussport.plugins.latent_memory_routing.memory_product import CHUNK
+from gaussport.plugins.latent_memory_routing.memory_product import CHUNK, causal_memory_product, memory_product
 from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing
 
 Operands = Callable[..., tuple[Tensor, ...]]
@@ -160,3 +160,10 @@ def test_variance_that_is_not_positive_is_refused(routing_operands: Operands, ba
     operands[4][0, 1, 2] = bad
     with pytest.raises(ValueError, match="variance must be positive"):
         latent_memory_routing(*operands)
+
+
+@pytest.mark.parametrize("tokens", [1, CHUNK, CHUNK + 1])
+def test_the_product_that_a_tracer_sees_keeps_the_rules_of_an_operator(tokens: int) -> None:
+    read, write, value = (torch.rand(2, tokens, 3, width) for width in (4, 4, 5))
+    torch.library.opcheck(causal_memory_product, (read, write, value), test_utils=("test_schema", "test_faketensor"))
+    torch.testing.assert_close(causal_memory_product(read, write, value), memory_product(read, write, value, causal=True))
