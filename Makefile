@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
-ZOO := mnist-ssog mnist-gma
+ZOO := mnist-ssog mnist-gma manpages-gma
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format bench bench-check serve image image-test lock clean
@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml src/gaussport/__init__.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: setup ## export, verify and serve the zoo, and send it 1,000 pictures
+demo: setup ## export, verify and serve the zoo, and send it 1,000 pictures and texts in ten languages
 	@$(BIN)/python benchmarks/demo.py
 
 test: setup ## the whole test suite, on every core up to four
