@@ -63,7 +63,7 @@ def test_measured_ranges_cover_what_the_pictures_show(ssog: Zoo) -> None:
 
 def test_activations_that_are_no_numbers_are_named(ssog: Zoo) -> None:
     broken = ssog.with_tensor("patch_embed.bias", lambda bias: np.full_like(bias, np.nan))
-    with pytest.raises(ExportError, match=r"layer_norm is NaN or infinite for a picture of mnist"):
+    with pytest.raises(ExportError, match=r"layer_norm is NaN or infinite for one of the pictures of mnist"):
         measured_ranges(broken, ["layer_norm"], ssog.calibration, "percentile", unwatched)
 
 
