@@ -94,10 +94,12 @@ def _expect_pictures(bundles: "list[Bundle]") -> None:
 
     for bundle in bundles:
         if bundle.manifest.takes_text or bundle.manifest.further_inputs:
-            what = "text" if bundle.manifest.takes_text else "more than pictures"
-            raise UsageError(
-                f"{bundle.path} reads {what}, and a report shows pictures: measure it with gaussport verify --data"
+            what, cure = (
+                ("text", "measure it with gaussport verify --data")
+                if bundle.manifest.takes_text
+                else ("more than pictures", "no labelled data with several inputs is read, measure it before the export")
             )
+            raise UsageError(f"{bundle.path} reads {what}, and a report shows pictures: {cure}")
 
 
 def _expect_same_labels(bundles: "list[Bundle]") -> None:

@@ -230,7 +230,7 @@ def test_a_model_that_reads_more_than_pictures_is_refused(
             (draft.folder / name).write_bytes(bundle.read(name))
         draft.finish(lambda files: bundle.manifest.model_copy(update={"files": files, "further_inputs": (age,)}))
     assert main(["report", str(tmp_path / "wide"), "--data", str(data), "-o", str(tmp_path / "out")]) == 2
-    assert "reads more than pictures, and a report shows pictures: measure it with gaussport" in capsys.readouterr().err
+    assert "a report shows pictures: no labelled data with several inputs is read" in capsys.readouterr().err
 
 
 def test_without_matplotlib_it_says_what_to_install(
