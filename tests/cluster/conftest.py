@@ -18,6 +18,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of Ray, about itself
     import ray.serve  # noqa: F401
 
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+# A machine busy with other tests may need more than Ray's 15 s.
+os.environ["RAY_agent_register_timeout_ms"] = "60000"  # noqa: SIM112  # the name is Ray's
+
 WORDS = [sys.executable, "-m", "gaussport"]
 
 
@@ -54,7 +58,6 @@ class Machines:
 
 @pytest.fixture(scope="session")
 def machines() -> Iterator[Machines]:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     started = Machines()
     yield started
     started.close()

@@ -16,6 +16,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gaussport.cli import main
+from gaussport.errors import ServingError
+from gaussport.serving.cluster.connection import cluster
+from gaussport.serving.cluster.quiet_ray import ray
+from gaussport.serving.settings import Settings
 from tests.cluster.conftest import WORDS, Machines, classified
 from tests.cluster.load import KEY, Asking, Load
 
@@ -23,6 +27,8 @@ RAY = ("--engine", "ray")
 SIZE = 2
 PATIENCE_S = 100
 """For a machine that does other things too."""
+DRAIN_S = 3
+"""Longer than a question of readiness takes on such a machine: with half a second, all of them may miss the fall."""
 
 
 def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -35,7 +41,7 @@ def until(true: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
 
 def ready(url: str) -> int:
     try:
-        return httpx.get(f"{url}/v2/health/ready", timeout=1, trust_env=False).status_code
+        return httpx.get(f"{url}/v2/health/ready", timeout=DRAIN_S, trust_env=False).status_code
     except httpx.TransportError:
         return 0
 
@@ -181,11 +187,25 @@ def test_what_cannot_be_served_is_told_in_one_sentence(
         assert (process.returncode, said in errors, len(errors.splitlines())) == (code, True, 1), errors
 
 
+@pytest.mark.parametrize(
+    "fault", [Exception("The current node timed out during startup.\nAnd so on."), ConnectionError("no")]
+)
+def test_a_ray_that_does_not_start_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+    def does_not_start(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(ray, "init", does_not_start)
+    told = f"the Ray cluster of this machine is not to be had: {str(fault).splitlines()[0]}"
+    with pytest.raises(ServingError) as caught, cluster(Settings()):
+        pass
+    assert str(caught.value) == told
+
+
 def test_it_is_ready_when_it_says_so_and_drains_on_sigterm(bundles: tuple[Path, Path], pictures: list[Path]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [*WORDS, "serve", str(bundles[0]), *RAY, "--port", url.rpartition(":")[2], "--drain-delay-s", "0.5"]
+    command = [*WORDS, "serve", str(bundles[0]), *RAY, "--port", url.rpartition(":")[2], "--drain-delay-s", str(DRAIN_S)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"GAUSSPORT_API_KEYS": KEY}) as process:
         seen = [0]
         while seen[-1] != 200:
