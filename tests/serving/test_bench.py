@@ -182,6 +182,17 @@ def test_wishes_that_cannot_be_are_refused(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("write", [write_several, write_texts])
+def test_models_that_do_not_read_pictures_alone_are_refused_in_a_sentence(
+    write: Callable[[Path], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = write(tmp_path / "bundle")
+    assert cli.main(["bench", str(bundle)]) == 2
+    error = capsys.readouterr().err
+    assert "does not read pictures alone: serve it and measure it with --url" in error
+    assert error.startswith("gaussport bench: bundle") and error.count("\n") == 1, "no exception's name, no second line"
+
+
 def test_what_a_load_counts_is_what_the_server_counts(
     server: Any, make_picture: Callable[..., Image.Image], encode: Callable[..., bytes]
 ) -> None:
