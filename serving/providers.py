@@ -36,9 +36,14 @@ def missing(provider: str) -> str | None:
     return f"the provider {provider} is not in this ONNX Runtime: install {_INSTALL[provider]}"
 
 
-def session_options(threads: int) -> onnxruntime.SessionOptions:
-    """Threads that do not spin, and silence: what is wrong arrives as an exception."""
+def session_options(threads: int, any_shape: bool = False) -> onnxruntime.SessionOptions:
+    """Threads that do not spin, and silence: what is wrong arrives as an exception.
+
+    `any_shape` is for a model whose inputs have another shape at nearly every run: ONNX Runtime's plan of memory, which it
+    makes for each shape and keeps, then costs more than it saves.
+    """
     options = onnxruntime.SessionOptions()
+    options.enable_mem_pattern = not any_shape
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -53,9 +58,10 @@ def open_session(
     words: Mapping[str, str],
     threads: int,
     beside: Mapping[str, bytes] | None = None,
+    any_shape: bool = False,
 ) -> onnxruntime.InferenceSession:
     """A session that runs on `provider`; `name` is what the model is called in errors, `beside` has the files that the
-    model's bytes point into.
+    model's bytes point into, `any_shape` as in `session_options`.
 
     Raises:
         ServingError: ONNX Runtime lacks the provider, cannot load the model, or would run it elsewhere.
@@ -63,7 +69,7 @@ def open_session(
     if (reason := missing(provider)) is not None:
         raise ServingError(reason)
     source: Any = str(model) if isinstance(model, Path) else model
-    options, wanted = session_options(threads), PROVIDERS[provider]
+    options, wanted = session_options(threads, any_shape), PROVIDERS[provider]
     if beside:
         sizes = [len(content) for content in beside.values()]
         options.add_external_initializers_from_files_in_memory(list(beside), list(beside.values()), sizes)

@@ -21,6 +21,7 @@ from gaussport.serving.cores import usable_cores
 from gaussport.serving.engines import Engine, choose_engine
 from gaussport.serving.provider_options import GPU_PROVIDERS, ProviderOptions
 from gaussport.serving.providers import PROVIDERS, missing, open_session
+from gaussport.serving.quickest_batch import quickest_batch
 from gaussport.serving.rows import Rows, blank, inputs_of
 from gaussport.serving.tensorrt_libraries import load_tensorrt, preload_cuda, register_plugins, version_of
 
@@ -97,6 +98,14 @@ class Runtime:
                 break
         return done
 
+    def quickest_batch(self, most: int) -> int:
+        """Warm up and say at which batch up to `most` a picture costs least: `most` on a GPU, and for a fixed batch."""
+        if self.provider != "cpu" or self.fixed_batch is not None:
+            self.warm_up(most)
+            return most
+        clock = time.thread_time if self.threads == 1 else time.perf_counter  # other jobs do not lengthen the first
+        return quickest_batch(lambda size: self.run(self.blank(size)), most, _WARM_UP_BUDGET_S, clock)
+
 
 def _open(bundle: Bundle, provider: str, threads: int, options: ProviderOptions) -> _Opened:
     if provider != "auto":
@@ -145,7 +154,8 @@ def _model_session(bundle: Bundle, provider: str, words: dict[str, str], threads
             "or export the checkpoint with --precision fp16"
         )
     beside = {DATA_FILE: bundle.read(DATA_FILE)} if DATA_FILE in bundle.manifest.files else {}
-    return open_session(bundle.read(MODEL_FILE), f"{MODEL_FILE} of {bundle.path}", provider, words, threads, beside)
+    name, any_shape = f"{MODEL_FILE} of {bundle.path}", bundle.manifest.takes_text
+    return open_session(bundle.read(MODEL_FILE), name, provider, words, threads, beside, any_shape)
 
 
 def _gpu(provider: str, index: int) -> GPU:

@@ -61,9 +61,8 @@ class ServedModel:
                 self.steps = self._step_model(settings)
                 self._step_queue = self._queue_of_steps(self.steps, limits, observe)
         else:
-            limits = replace(limits, sizes=_sizes(self.runtime, self.max_batch))
+            limits = _warmed_up(self.runtime, limits, settings.max_batch)
             self.queue = Batcher(self.runtime.run, limits, _check_finite, observe, self._series.held)
-            _warm_up(self.runtime, limits)
         self._default_timeout_ms = settings.timeout_ms
         self._users = 0
         self._unused = asyncio.Event()
@@ -247,12 +246,18 @@ def _powers_of_two(most: int) -> list[int]:
     return [1 << exponent for exponent in range(most.bit_length())]
 
 
-def _warm_up(runtime: Runtime, limits: BatchLimits) -> None:
-    """Every size that will be run, before the first client comes. On a CPU powers of two stand for all sizes."""
-    if not limits.sizes:
-        runtime.warm_up(limits.max_batch)
-    for size in limits.sizes:
+def _warmed_up(runtime: Runtime, limits: BatchLimits, asked: int | None) -> BatchLimits:
+    """Run the sizes that will be run, before the first client comes. On a CPU powers of two stand for all of them, and
+    batches are of the size that is quickest there unless one was asked for."""
+    sizes = _sizes(runtime, limits.max_batch)
+    for size in sizes:
         runtime.run(runtime.blank(size))
+    if sizes:
+        return replace(limits, sizes=sizes)
+    if asked is None:
+        return replace(limits, max_batch=runtime.quickest_batch(limits.max_batch))
+    runtime.warm_up(asked)
+    return limits
 
 
 def _check_finite(logits: Rows) -> None:

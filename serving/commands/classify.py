@@ -83,7 +83,7 @@ def _to_screen(arguments: argparse.Namespace, bundle: "Bundle", settings: "Setti
     paths = pictures_in(arguments.images)
     if not paths:
         raise UsageError("there are no pictures in the folders given: name files, or folders that hold some")
-    classifier = Classifier(bundle, settings, arguments.top_k)
+    classifier = Classifier(bundle, settings, arguments.top_k, len(paths))
     try:
         items = (Item(str(path), lambda path=path: read_picture(path)) for path in paths)  # type: ignore[misc]
         return show(list(with_progress(classifier.rows(items), len(paths))), arguments.json)

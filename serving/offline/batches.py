@@ -1,5 +1,6 @@
 """Pictures to rows, in order: a pool decodes ahead of the model, so that both have work all the time."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,7 @@ from gaussport.serving.runtime import Runtime
 from gaussport.serving.settings import Settings
 
 _BATCHES_AHEAD = 2
+_WORTH_MEASURING = 100
 
 Pixels = NDArray[np.float32]
 
@@ -29,11 +31,14 @@ Pixels = NDArray[np.float32]
 class Classifier:
     """A bundle, its session and the threads that decode for it."""
 
-    def __init__(self, bundle: Bundle, settings: Settings, top_k: int) -> None:
+    def __init__(self, bundle: Bundle, settings: Settings, top_k: int, pictures: float = math.inf) -> None:
+        """`pictures` is how many there will be: few are answered before it is known which batch is the quickest."""
         self.runtime = Runtime(bundle, settings.provider, settings.threads, ProviderOptions.of(settings))
         self._manifest = bundle.manifest
         self._top_k = top_k
         self._size = self.runtime.fixed_batch or min(settings.max_batch or self.runtime.max_batch, self.runtime.max_batch)
+        if settings.max_batch is None and pictures >= _WORTH_MEASURING:
+            self._size = self.runtime.quickest_batch(self._size)
         self._limits = ImageLimits(settings.max_pixels, settings.max_side_ratio)
         self._room = PixelRoom(LARGEST_AT_ONCE * settings.max_pixels)
         self._pool = ThreadPoolExecutor(settings.decode_threads or usable_cores(), "decode", after_the_event_loop)

@@ -53,8 +53,8 @@ class StepModel:
         )
         self._answer = np.dtype([("logits", np.float32, (len(manifest.labels),)), ("state", self.state)])
         beside = {DATA_FILE: bundle.read(DATA_FILE)} if DATA_FILE in manifest.files else {}
-        name = f"{STEP_FILE} of {bundle.path}"
-        self._session = open_session(bundle.read(STEP_FILE), name, provider, options.words(provider), threads, beside)
+        name, words = f"{STEP_FILE} of {bundle.path}", options.words(provider)
+        self._session = open_session(bundle.read(STEP_FILE), name, provider, words, threads, beside, any_shape=True)
         self._fetch = [manifest.output.name, *(f"{LEFT}{part}" for part in self._parts)]
         self._cuts, self._alone = provider == "cpu", threading.Lock()
 
