@@ -33,7 +33,12 @@ class Machine:
 @pytest.mark.parametrize(
     ("per_picture", "most", "quickest", "largest_run"),
     [
-        ({1: 4.83, 2: 4.69, 4: 4.79, 8: 6.97, 16: 6.89}, 16, 4, 8),  # 224 × 224 on one thread: larger ones leave the cache
+        (
+            {1: 4.83, 2: 4.69, 4: 4.79, 8: 6.97, 16: 6.89},
+            16,
+            4,
+            8,
+        ),  # ms, 224 × 224 on one thread: larger ones leave the cache
         ({1: 0.89, 2: 0.76, 4: 0.70, 8: 0.71, 16: 0.70}, 16, 16, 16),  # 28 × 28: as good means larger
         ({1: 1.0, 2: 1.2, 4: 0.1, 8: 0.1}, 8, 1, 2),
         ({1: 1.0, 2: 0.9, 3: 0.8}, 3, 3, 3),
@@ -53,9 +58,11 @@ def test_none_that_was_run_is_cheaper_by_more_than_a_twentieth(per_picture: dict
     assert per_picture[found] <= 1.051 * min(per_picture[size] for size in machine.ran)
 
 
-def test_impatience_ends_it_after_a_size() -> None:
-    machine = Machine(dict.fromkeys((1, 2, 4, 8), 1.0))
-    assert machine.quickest(8, patience_s=-1) == 1
+@pytest.mark.parametrize(("patience_s", "quickest"), [(0, 1), (11.9, 1), (12.01, 2), (28.01, 4)])
+def test_what_would_take_too_long_is_not_tried(patience_s: float, quickest: int) -> None:
+    machine = Machine(dict.fromkeys((1, 2, 4, 8), 1.0), first=0.0)
+    assert machine.quickest(8, patience_s) == quickest
+    assert machine.now <= max(4, patience_s)
 
 
 def test_batches_are_of_that_size_unless_another_is_asked_for(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,6 +144,14 @@ def binary(raw: bytes, head: dict[str, Any] | None = None, length: str | None = 
     return {"content": text + raw, "headers": {"Inference-Header-Content-Length": length or str(len(text))}}
 
 
+def test_finite_numbers_whose_sum_is_not_are_let_in(http: httpx.Client) -> None:
+    values = np.full(COUNT, np.finfo(np.float32).max, dtype="<f4")
+    values[::2] *= -1
+    for row in (values, np.abs(values)):
+        answer = http.post(URL, **binary(row.tobytes()))
+        assert answer.status_code == 200 or "the model's answer is not finite" in answer.text
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_binary_numbers_that_are_not_finite_are_refused(http: httpx.Client, value: float) -> None:
     values = np.full(COUNT, 0.5, "<f4")
