@@ -103,7 +103,7 @@ def main() -> None:
             layout = sum(kinds.pop(kind, 0.0) for kind in ("Transpose", "Concat", "Split", "Reshape", "Expand"))
             floor = flop / product / 1e6 + count / exponentials / 1e6
             rest = sum(kinds.values())
-            sdpa = 1e3 / rate(backend("sdpa", operator, tokens, 1), 1e9)
+            sdpa = 1e3 / rate(backend("sdpa", operator, 1, tokens), 1e9)
             ratios = (x / sdpa for x in (floor, products, products + softmax + layout + rest))
             console.print(
                 f"| {SHORT[operator]} | {tokens:,} | {floor:.2f} | {products:.2f} | {softmax:.2f} | {layout:.2f} "

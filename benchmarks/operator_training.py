@@ -2,7 +2,7 @@
 
     python -m benchmarks.operator_training [--tokens 196 1024 4096 16384]
 
-float32, batch 1, the operands of benchmarks/operators.py, on one thread; torch's own attention, plain and causal, beside them.
+float32, batch 1, the operands of benchmarks/operators.py, on one thread; torch's own attention, plain and causal, beside it.
 Memory is the peak of a fresh process, less what it held before: what autograd keeps and the gradients are in it. Time is the
 processor's, the median of the runs. Rewrites its block of docs/operators.md.
 """

@@ -22,6 +22,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -87,7 +88,7 @@ def operands(operator: str, tokens: int) -> list[Tensor]:
     ]
 
 
-def backend(name: str, operator: str, tokens: int, threads: int) -> Run:
+def backend(name: str, operator: str, threads: int, tokens: int) -> Run:
     """One run of a backend, ready to be called."""
     given = operands(operator, tokens)
     torch_op = separable_gaussian_filter if operator == "SeparableGaussianFilter" else latent_memory_routing
@@ -144,16 +145,17 @@ def milliseconds(runs: dict[str, Run], rounds: int, clock: Callable[[], float]) 
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def peak_megabytes(name: str, operator: str, tokens: int) -> float:
-    """Peak resident memory of one run in a process of its own, less what the process held before it."""
+def peak_megabytes(make: Callable[[int], Run], tokens: int) -> float:
+    """Peak resident memory of one run in a process of its own, less what the process held before it. `make` is what can be
+    sent there, and gives the run for so many tokens."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_peak, (name, operator, tokens))
+        return pool.apply(_peak, (make, tokens))
 
 
-def _peak(name: str, operator: str, tokens: int) -> float:
+def _peak(make: Callable[[int], Run], tokens: int) -> float:
     torch.set_num_threads(1)
-    backend(name, operator, 16, 1)()  # libraries load and allocate on first use
-    run = backend(name, operator, tokens, 1)
+    make(16)()  # libraries load and allocate on first use
+    run = make(tokens)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     Path("/proc/self/clear_refs").write_text("5")  # start counting the peak from here
     run()
@@ -168,10 +170,12 @@ def measure(
     for operator, count in track(cases, "measuring", console=Console(stderr=True)):
         given = [name for name in names if name != "definition" or count <= DEFINITION_LIMIT]
         # torch.compile keeps its memory in the compiler's process; its peak says nothing of the code.
-        memory = {name: None if name == "compile" else peak_megabytes(name, operator, count) for name in given}
+        memory = {
+            name: None if name == "compile" else peak_megabytes(partial(backend, name, operator, 1), count) for name in given
+        }
         for used in threads:
             torch.set_num_threads(used)
-            runs = {name: backend(name, operator, count, used) for name in given}
+            runs = {name: backend(name, operator, used, count) for name in given}
             clock = time.process_time if used == 1 else time.perf_counter
             taken = milliseconds(runs, rounds if count >= 1024 else 10 * rounds, clock)
             yield [Measurement(operator, name, count, used, taken[name], memory[name]) for name in given]

@@ -59,8 +59,12 @@ def config(served: ServedModel) -> dict[str, Any]:
         ],
         "output": [{"name": manifest.output.name, "data_type": "TYPE_FP32", "dims": [len(served.labels)]}],
         "dynamic_batching": {"max_queue_delay_microseconds": int(served.queue.limits.max_delay_ms * 1000)},
-        "parameters": {name: {"string_value": text} for name, text in (served.runtime.facts | _unlisted(manifest)).items()},
+        "parameters": {name: {"string_value": text} for name, text in _parameters(served).items()},
     }
+
+
+def _parameters(served: ServedModel) -> dict[str, str]:
+    return {**served.runtime.facts, "batch": str(served.queue.limits.max_batch), **_unlisted(served.manifest)}
 
 
 def _config_input(manifest: Manifest) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from gaussport.serving.quickest_batch import quickest_batch
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.served_model import ServedModel
 from gaussport.serving.settings import Settings
+from gaussport.serving.v2.metadata import config
 
 
 class Machine:
@@ -70,7 +71,8 @@ def test_batches_are_of_that_size_unless_another_is_asked_for(tiny: Path, monkey
     bundle = open_bundle(tiny)
     formed = {asked: ServedModel(bundle, Settings(threads=1, max_batch=asked), Metrics()) for asked in (None, 8)}
     assert {asked: served.batcher.limits.max_batch for asked, served in formed.items()} == {None: 4, 8: 8}
-    assert formed[None].max_batch == 16, "what clients are told a request may have"
+    assert formed[None].max_batch == 16, "what clients are told a batch may have"
+    assert config(formed[None])["parameters"]["batch"] == {"string_value": "4"}
 
 
 def test_a_fixed_batch_is_not_measured(tmp_path: Path, write_bundle: Callable[..., Path]) -> None:
