@@ -24,7 +24,7 @@ demo: setup ## export, verify and serve the zoo, and send it 1,000 pictures and 
 	@$(BIN)/python benchmarks/demo.py
 
 test: setup ## the whole test suite, on every core up to four
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check .
