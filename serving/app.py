@@ -99,7 +99,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
     for face in faces:
         app.include_router(face)
     app.include_router(stream_routes.routes(models, streams))
-    app.include_router(stream_sockets.routes(models, streams, settings))
+    app.include_router(stream_sockets.routes(models, streams, settings, metrics))
     if settings.explain:
         app.include_router(explain.routes(models, decoder, explanations))
     if settings.page:

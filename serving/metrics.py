@@ -67,6 +67,13 @@ class Metrics:
         )
         self.streams = _gauge("gaussport_streams", "Open streams.", registry)
         self.stream_tokens = Counter("gaussport_stream_tokens", "Tokens of streams.", ["model"], registry=registry)
+        self.sockets = _gauge("gaussport_sockets", "Open WebSockets.", registry)
+        self.socket_messages = Counter(
+            "gaussport_socket_messages",
+            "Messages on WebSockets that were answered: ok, or the code of the error.",
+            ["model", "outcome"],
+            registry=registry,
+        )
         self._queue_images = _gauge("gaussport_queue_images", "Images decoded or waiting.", registry, ["model"])
         self._model = _gauge(
             "gaussport_model_info", "Processes that serve this.", registry, ["model", "version", "provider"]

@@ -1,5 +1,8 @@
 """What surrounds every request: its id, its span, its count in the metrics, its line in the log, the headers that every
-answer has, and the net under it that makes a 500 of a bug."""
+answer has, and the net under it that makes a 500 of a bug.
+
+A WebSocket's handshake is such a request, a GET that is answered once it is accepted or refused; its messages are counted
+where they are read."""
 
 import asyncio
 import logging
@@ -32,6 +35,9 @@ _SAFE = (
 )
 """Headers of every answer that does not set them itself: pages allow themselves what they need."""
 _SAFE_NAMES = frozenset(name for name, _ in _SAFE)
+_SWITCHING = 101
+_HANDSHAKES = {"websocket.accept": _SWITCHING, "websocket.close": 403, "websocket.http.response.start": 0}
+"""What answers a handshake, and the status that it does so with; the last one has its own."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class RequestScope:
         request_id = given.decode() if _ID.fullmatch(given) else _PROCESS + next(_NUMBERS).to_bytes(8).hex()
         scope["gaussport.request_id"] = request_id
         if scope["type"] == "websocket":
-            await self.app(scope, receive, send)
+            await self._socket(scope, receive, send, request_id)
             return
         began = time.monotonic()
         status = 0
@@ -61,10 +67,7 @@ class RequestScope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = message.get("headers", ())
-                present = {name for name, _ in own}
-                safe = _SAFE if present.isdisjoint(_SAFE_NAMES) else (each for each in _SAFE if each[0] not in present)
-                message["headers"] = [*own, (_ID_HEADER, request_id.encode()), *safe]
+                present = _add_headers(message, request_id)
                 if b"connection" not in present and self.closing():
                     message["headers"].append((b"connection", b"close"))
             await send(message)
@@ -85,19 +88,58 @@ class RequestScope:
             await internal_error(request_id, error)(scope, receive, send_with_headers)
         finally:
             self.metrics.in_flight.dec()
-            route = getattr(scope.get("route"), "path", "unmatched")
-            seconds = time.monotonic() - began
-            self.metrics.request(route, scope["method"], status, seconds, scope.get("gaussport.code", ""))
-            if log.isEnabledFor(logging.INFO):
-                _log(scope, request_id, route, status, seconds)
+            self._count(scope, request_id, scope["method"], status, began)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        began = time.monotonic()
+        status = 0
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if not status and message["type"] in _HANDSHAKES:
+                status = message.get("status") or _HANDSHAKES[message["type"]]
+                if status == _SWITCHING:
+                    message["headers"] = [*message.get("headers", ()), (_ID_HEADER, request_id.encode())]
+                    self.metrics.sockets.inc()
+                elif message["type"] == "websocket.http.response.start":
+                    _add_headers(message, request_id)
+                self._count(scope, request_id, "GET", status, began)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_counted)
+        except Exception as error:
+            if status:
+                raise  # the server closes the connection
+            scope["gaussport.code"] = "internal"
+            await internal_error(request_id, error)(scope, receive, send_counted)
+        finally:
+            if status == _SWITCHING:
+                self.metrics.sockets.dec()
+
+    def _count(self, scope: Scope, request_id: str, method: str, status: int, began: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        seconds = time.monotonic() - began
+        self.metrics.request(route, method, status, seconds, scope.get("gaussport.code", ""))
+        if log.isEnabledFor(logging.INFO):
+            _log(scope, request_id, route, method, status, seconds)
 
 
-def _log(scope: Scope, request_id: str, route: str, status: int, seconds: float) -> None:
+def _add_headers(message: Message, request_id: str) -> set[bytes]:
+    """Add what every answer has to its head, and return the names that it had."""
+    own = message.get("headers", ())
+    present = {name for name, _ in own}
+    safe = _SAFE if present.isdisjoint(_SAFE_NAMES) else (each for each in _SAFE if each[0] not in present)
+    message["headers"] = [*own, (_ID_HEADER, request_id.encode()), *safe]
+    return present
+
+
+def _log(scope: Scope, request_id: str, route: str, method: str, status: int, seconds: float) -> None:
     """One line for an answered request. The route, never the path: what a client writes stays out of the log."""
     facts = {
         "request_id": request_id,
         "client": (scope.get("client") or ("",))[0],
-        "method": scope["method"] if scope["method"].isalpha() else "?",
+        "method": method if method.isalpha() else "?",
         "route": route,
         "status": status,
         "code": scope.get("gaussport.code", ""),

@@ -12,10 +12,12 @@ from urllib.parse import urlsplit
 
 import orjson
 from fastapi import APIRouter
+from prometheus_client import Counter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from gaussport.errors import TextError
-from gaussport.serving.errors import RequestError, error_content, error_response
+from gaussport.serving.errors import RequestError, count_as, error_content, error_response
+from gaussport.serving.metrics import Metrics
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
 from gaussport.serving.streams.chunks import tokens_of_piece
@@ -27,7 +29,7 @@ _GOING, _POLICY = 1001, 1008
 _ENDED = {"stream_unknown", "draining"}
 
 
-def routes(models: ServedModels, streams: Streams, settings: Settings) -> APIRouter:
+def routes(models: ServedModels, streams: Streams, settings: Settings, metrics: Metrics) -> APIRouter:
     router = APIRouter()
 
     @router.websocket("/v1/streams/socket")
@@ -42,7 +44,7 @@ def routes(models: ServedModels, streams: Streams, settings: Settings) -> APIRou
             await _deny(socket, error)
             return
         try:
-            await _serve(socket, stream, streams, query)
+            await _serve(socket, stream, streams, query, metrics.socket_messages)
         finally:
             streams.close(stream, "its connection was closed")
 
@@ -55,20 +57,26 @@ def routes(models: ServedModels, streams: Streams, settings: Settings) -> APIRou
         except RequestError as error:
             await _deny(socket, error)
             return
-        await _serve(socket, found, streams, query)
+        await _serve(socket, found, streams, query, metrics.socket_messages)
 
     return router
 
 
-async def _serve(socket: WebSocket, stream: Stream, streams: Streams, query: ChunkQuery) -> None:
+async def _serve(socket: WebSocket, stream: Stream, streams: Streams, query: ChunkQuery, messages: Counter) -> None:
     await socket.accept()
     try:
         while True:
             piece = await _next(socket, stream)
-            if piece is not None and not await _answered(socket, stream, streams, query, piece):
-                return
-            if piece is None and streams.ended(stream):
-                await _refuse(socket, stream, streams)
+            if piece is None:
+                if streams.ended(stream):
+                    await _refuse(socket, stream, streams)
+                    return
+                continue
+            code, answer = await _answer(socket, stream, streams, query, piece)
+            messages.labels(stream.served.name, code or "ok").inc()
+            await _send(socket, answer)
+            if code in _ENDED:
+                await socket.close(_POLICY if code == "stream_unknown" else _GOING, code)
                 return
     except WebSocketDisconnect:
         pass
@@ -87,21 +95,18 @@ async def _next(socket: WebSocket, stream: Stream) -> bytes | str | None:
     return str(message.get("text") or "") if piece is None else piece
 
 
-async def _answered(socket: WebSocket, stream: Stream, streams: Streams, query: ChunkQuery, piece: bytes | str) -> bool:
-    """Whether the stream can go on."""
+async def _answer(
+    socket: WebSocket, stream: Stream, streams: Streams, query: ChunkQuery, piece: bytes | str
+) -> tuple[str, dict[str, Any]]:
+    """The code of the error, empty if there is none, and what is said to this chunk."""
     began = time.monotonic()
     try:
         tokens = tokens_of_piece(piece, stream.served.reader)
         deadline = stream.served.deadline(query.asked.timeout_ms, began)
         advanced = await streams.advance(streams.find(stream.id), tokens, deadline, query.asked.urgent)
     except (RequestError, TextError) as error:
-        await _send(socket, error_content(str(error), error.code, _id(socket)))
-        if error.code in _ENDED:
-            await socket.close(_POLICY if error.code == "stream_unknown" else _GOING, error.code)
-            return False
-        return True
-    await _send(socket, {"stream": stream.id} | answer_of(stream, advanced, query.asked.top_k, time.monotonic() - began))
-    return True
+        return error.code, dict(error_content(str(error), error.code, _id(socket)))
+    return "", {"stream": stream.id} | answer_of(stream, advanced, query.asked.top_k, time.monotonic() - began)
 
 
 async def _refuse(socket: WebSocket, stream: Stream, streams: Streams) -> None:
@@ -118,6 +123,7 @@ async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
 
 async def _deny(socket: WebSocket, error: RequestError) -> None:
     """Instead of the handshake, the answer that any other route would give."""
+    count_as(socket.scope, error.code)
     headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
     await socket.send_denial_response(error_response(str(error), error.code, _id(socket), headers=headers))
 
