@@ -58,7 +58,7 @@ def say_precision(record: dict[str, Any]) -> None:
         say(f"kept in float32: {escape(name)}, {escape(reason)}")
     for accuracy in record["accuracy"]:
         say(
-            f"accuracy {escape(accuracy['subject'])}: {accuracy['model']:.2%} of {accuracy['pictures']} "
+            f"accuracy {escape(accuracy['subject'])}: {accuracy['model']:.2%} of {accuracy[accuracy['things']]} "
             f"{accuracy['things']}, PyTorch {accuracy['checkpoint']:.2%}, same answer for {accuracy['agreement']:.2%}"
         )
     unread = record["accuracy"][0]["unreadable"] if record["accuracy"] else ()

@@ -1,6 +1,7 @@
 """How many labelled pictures or texts a converted model gets right, beside the checkpoint it came from."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,10 @@ class Accuracy:
     unreadable: tuple[str, ...] = ()
     """Those that cannot be read and were left out."""
     things: str = "pictures"
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields, the count under what was counted: `pictures` or `texts`."""
+        return {self.things if name == "pictures" else name: value for name, value in vars(self).items()}
 
     @property
     def drop(self) -> float:

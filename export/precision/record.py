@@ -24,7 +24,7 @@ class PrecisionRecord:
     note: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        measured = [{**vars(accuracy), "drop_points": accuracy.drop} for accuracy in self.accuracy]
+        measured = [{**accuracy.as_json(), "drop_points": accuracy.drop} for accuracy in self.accuracy]
         parts = {"precision": self.precision, "layers": dict(self.layers), "kept_fp32": dict(self.kept)}
         return {**parts, "accuracy": measured, "checkpoint_metrics": dict(self.metrics), "note": self.note}
 

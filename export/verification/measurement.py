@@ -51,6 +51,11 @@ class Measurement:
     things: str = "pictures"
 
     @property
+    def thing(self) -> str:
+        """One of them."""
+        return self.things.removesuffix("s")
+
+    @property
     def drop(self) -> float | None:
         """Percentage points lost against the reference; negative when the model is better."""
         return None if self.reference_accuracy is None else 100 * (self.reference_accuracy - self.accuracy)

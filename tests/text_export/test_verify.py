@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,16 @@ from gaussport.errors import BundleError, ProofError
 from gaussport.export.bundle.manifest import MODEL_FILE, STEP_FILE
 from gaussport.export.bundle.store import Bundle, open_bundle
 from gaussport.export.inputs import Inputs
+from gaussport.export.precision.accuracy import Accuracy
+from gaussport.export.precision.record import PrecisionRecord
 from gaussport.export.sequence.padding import padding_proof
 from gaussport.export.sequence.probes import TokenProbes
 from gaussport.export.verification import blame
 from gaussport.export.verification.checks import ask_all
+from gaussport.export.verification.measurement import Changed, ClassScore, Measurement
+from gaussport.export.verification.report.document import document_of
+from gaussport.export.verification.report.markdown import markdown
+from gaussport.export.verification.report.page import page
 from gaussport.export.verification.sequences import streams_agree
 from gaussport.export.verification.subject import Subject
 from gaussport.export.verification.wish import VerifyWish
@@ -35,6 +42,26 @@ def test_a_good_bundle_passes_every_check_with_its_checkpoint_and_data(
     assert f"{bundle.manifest.stream.bytes_per_stream:,} bytes" in found["streams"]["text"]  # type: ignore[union-attr]
     assert "12 texts" in found["data"]["text"]
     assert "0 answers changed" in found["data"]["text"]
+
+
+def test_a_report_of_a_model_of_text_calls_texts_texts(bundle: Bundle) -> None:
+    changed = Changed(index=0, name="ham/1.txt", target=0, reference=0, found=1, tie=False)
+    scores = (ClassScore("ham", 7, 5, 6), ClassScore("spam", 2, 2, 2))
+    subject = Subject(bundle)
+    subject.measurement = Measurement(
+        "folder", 9, (), 7 / 9, scores, "PyTorch", 8 / 9, 8 / 9, changed=(changed,), things="texts"
+    )
+    document = document_of("bundle", [], subject, datetime.now(UTC))
+    data = document["data"]
+    assert (data["texts"], data["classes"][0]["texts"], data["confusion"][0]["texts"]) == (9, 7, 1)
+    assert data["changed"][0]["text"] == "ham/1.txt"
+    for form in (json.dumps(document), markdown(document, None), page(document, None)):
+        assert "picture" not in form
+        assert "ham/1.txt" in form
+    measured = Accuracy("model.onnx", "folder", 9, 0.5, 0.5, 1.0, things="texts")
+    record = PrecisionRecord("int8", {"int8": 1}, {}, (measured,), {}).as_json()
+    assert record["accuracy"][0]["texts"] == 9
+    assert "picture" not in json.dumps(record)
 
 
 @pytest.mark.parametrize(

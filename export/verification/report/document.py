@@ -76,20 +76,25 @@ def _summary(comparisons: Iterable[Comparison]) -> list[dict[str, Any]]:
 
 
 def _data(found: Measurement, labels: tuple[str, ...]) -> dict[str, Any]:
+    """Counts stand under what was counted, `pictures` or `texts`, and a changed answer's sample under one of them."""
+
     def label(index: int) -> str | None:
         return None if index < 0 else labels[index]
 
+    def counted(fields: dict[str, Any]) -> dict[str, Any]:
+        return {found.things if key == "pictures" else key: value for key, value in fields.items()}
+
     return {
-        **{key: value for key, value in asdict(found).items() if key not in ("changed", "classes")},
+        **counted({key: value for key, value in asdict(found).items() if key not in ("changed", "classes")}),
         "drop": found.drop,
-        "classes": [asdict(score) for score in found.classes],
+        "classes": [counted(asdict(score)) for score in found.classes],
         "confusion": [
-            {"reference": label(before), "found": label(after), "pictures": number}
+            {"reference": label(before), "found": label(after), found.things: number}
             for before, after, number in found.confusion
         ],
         "changed": [
             {
-                "picture": change.name,
+                found.thing: change.name,
                 "label": label(change.target),
                 "reference": label(change.reference),
                 "found": label(change.found),

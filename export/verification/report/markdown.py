@@ -6,7 +6,7 @@ from typing import Any
 
 from gaussport.export.verification.report.words import beside, measures, percent, verdict
 
-_SHOWN = 50  # changed pictures that the text lists; the JSON has all
+_SHOWN = 50  # changed answers that the text lists; the JSON has all
 
 
 def markdown(document: Mapping[str, Any], sheet: str | None) -> str:
@@ -34,20 +34,22 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 
 def _data(data: Mapping[str, Any], sheet: str | None) -> list[str]:
-    lines = [f"## On the labelled pictures of {_text(data['source'])}", ""]
-    lines += [f"{percent(data['accuracy'])} of {data['pictures']} pictures are right."]
+    things = data["things"]
+    thing = things.removesuffix("s")
+    lines = [f"## On the labelled {things} of {_text(data['source'])}", ""]
+    lines += [f"{percent(data['accuracy'])} of {data[things]} {things} are right."]
     if data["unreadable"]:
         lines += [f"{len(data['unreadable'])} could not be read: {_text(', '.join(data['unreadable'][:_SHOWN]))}."]
     if data["reference"] is not None:
         same = f"{percent(data['agreement'])} of the answers are the same, {len(data['changed'])} changed"
         lines += [f"{_text(data['reference'])}: {percent(data['reference_accuracy'])}; {same}."]
-    head = ["class", "pictures", "right", "reference right"]
-    scores = [[_text(s["label"]), s["pictures"], s["right"], _dash(s["reference_right"])] for s in data["classes"]]
+    head = ["class", things, "right", "reference right"]
+    scores = [[_text(s["label"]), s[things], s["right"], _dash(s["reference_right"])] for s in data["classes"]]
     lines += ["", *_table(head, scores)]
     if data["changed"]:
-        head = ["picture", "label", "reference", "now", ""]
+        head = [thing, "label", "reference", "now", ""]
         rows = [
-            [*(_text(_dash(c[key])) for key in ("picture", "label", "reference", "found")), "a tie" if c["tie"] else ""]
+            [*(_text(_dash(c[key])) for key in (thing, "label", "reference", "found")), "a tie" if c["tie"] else ""]
             for c in data["changed"][:_SHOWN]
         ]
         lines += ["", *_table(head, rows)]

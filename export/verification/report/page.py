@@ -9,7 +9,7 @@ from typing import Any
 from gaussport.export.verification.report.histogram_svg import histogram_svg
 from gaussport.export.verification.report.words import beside, measures, percent, verdict
 
-_SHOWN = 200  # changed pictures that the page lists; the JSON has all
+_SHOWN = 200  # changed answers that the page lists; the JSON has all
 
 _STYLE = Path(__file__).with_name("page.css")
 
@@ -84,7 +84,9 @@ def _proof(proof: Mapping[str, Any]) -> str:
 
 
 def _data(data: Mapping[str, Any], sheet: bytes | None) -> str:
-    said = [f"{percent(data['accuracy'])} of {data['pictures']:,} pictures are right."]
+    things = data["things"]
+    thing = things.removesuffix("s")
+    said = [f"{percent(data['accuracy'])} of {data[things]:,} {things} are right."]
     if data["reference"] is not None:
         same = f"{percent(data['agreement'])} of the answers are the same, {len(data['changed']):,} changed"
         said.append(f"{data['reference']}: {percent(data['reference_accuracy'])}. {same}.")
@@ -93,27 +95,27 @@ def _data(data: Mapping[str, Any], sheet: bytes | None) -> str:
     scores = [
         [
             f"<td>{_text(score['label'])}</td>",
-            f'<td><meter min="0" max="{score["pictures"]}" value="{score["right"]}"></meter></td>',
-            *(f'<td class="number">{_text(_dash(score[key]))}</td>' for key in ("right", "pictures", "reference_right")),
+            f'<td><meter min="0" max="{score[things]}" value="{score["right"]}"></meter></td>',
+            *(f'<td class="number">{_text(_dash(score[key]))}</td>' for key in ("right", things, "reference_right")),
         ]
         for score in data["classes"]
     ]
     parts = [
-        f"<h2>On the labelled pictures of {_text(data['source'])}</h2><p>{_text(' '.join(said))}</p>",
-        _table(["class", "", "right", "pictures", "reference right"], scores),
+        f"<h2>On the labelled {things} of {_text(data['source'])}</h2><p>{_text(' '.join(said))}</p>",
+        _table(["class", "", "right", things, "reference right"], scores),
     ]
     if data["confusion"]:
-        rows = [_cells(c["reference"], c["found"], c["pictures"]) for c in data["confusion"]]
-        parts.append("<h3>Answers that changed</h3>" + _table(["reference", "now", "pictures"], rows))
+        rows = [_cells(c["reference"], c["found"], c[things]) for c in data["confusion"]]
+        parts.append("<h3>Answers that changed</h3>" + _table(["reference", "now", things], rows))
     if sheet is not None:
         encoded = base64.b64encode(sheet).decode()
         parts.append(f'<p><img alt="the pictures whose answer changed" src="data:image/png;base64,{encoded}"></p>')
     if data["changed"]:
         rows = [
-            _cells(c["picture"], c["label"], c["reference"], c["found"], "a tie" if c["tie"] else "")
+            _cells(c[thing], c["label"], c["reference"], c["found"], "a tie" if c["tie"] else "")
             for c in data["changed"][:_SHOWN]
         ]
-        parts.append(_table(["picture", "label", "reference", "now", ""], rows))
+        parts.append(_table([thing, "label", "reference", "now", ""], rows))
     return "".join(parts)
 
 
