@@ -44,6 +44,8 @@ class BatchLimits:
     """Images that wait or are being decoded; those inside the runtime no longer count."""
     sizes: tuple[int, ...] = ()
     """The only batch sizes that the runtime may see, ascending, the last one max_batch; none for any size."""
+    at_once: int = 1
+    """Batches that run side by side."""
 
 
 class Place:
@@ -79,7 +81,7 @@ class Place:
 
 @dataclass
 class Batcher:
-    """One queue and one worker, for the life of a model. `run` is called in a thread of its own, never twice at once."""
+    """One queue and its workers, for the life of a model. `run` is called in threads of its own, `at_once` at a time."""
 
     run: Callable[[Rows], Rows]
     limits: BatchLimits
@@ -93,7 +95,6 @@ class Batcher:
     drain: DrainRate = field(default_factory=DrainRate)
     held: int = 0
     """Images that count against the queue's bound."""
-    _buffer: BatchBuffer = field(init=False)
     _urgent_runs: int = 0
     """Batches in a row that began with urgent requests while normal ones waited."""
     _urgent: deque[Waiting] = field(default_factory=deque)
@@ -101,12 +102,14 @@ class Batcher:
     _rows_waiting: int = 0
     """In both queues, those of requests that failed and are not yet removed among them."""
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    _executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "inference"))
-    _worker: asyncio.Task[None] | None = None
+    _forming: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Whose holder waits for the next batch: the others run one, or wait for their turn."""
+    _executor: ThreadPoolExecutor = field(init=False)
+    _workers: list[asyncio.Task[None]] = field(default_factory=list)
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        self._buffer = BatchBuffer(self.limits.sizes)
+        self._executor = ThreadPoolExecutor(self.limits.at_once, "inference")
 
     def hold(self, change: int) -> None:
         if not self.held:
@@ -116,16 +119,17 @@ class Batcher:
 
     def start(self) -> None:
         """Begin to serve, on the running event loop."""
-        self._worker = asyncio.create_task(self._serve(), name="batcher")
+        for _ in range(self.limits.at_once):
+            worker = self._serve(BatchBuffer(self.limits.sizes))
+            self._workers.append(asyncio.create_task(worker, name="batcher"))
 
     async def close(self) -> None:
-        """Refuse what waits and what comes, let the batch in the runtime end, and stop."""
+        """Refuse what waits and what comes, let the batches in the runtime end, and stop."""
         self._closed = True
         for request in (*self._urgent, *self._normal):
             request.fail(stopping())
         self._arrived.set()
-        if self._worker is not None:
-            await self._worker
+        await asyncio.gather(*self._workers)
         await asyncio.to_thread(self._executor.shutdown, wait=True)
 
     def place(self, images: int, within_s: float = math.inf) -> Place:
@@ -180,12 +184,13 @@ class Batcher:
                 queue.remove(request)
                 self._rows_waiting -= request.left
 
-    async def _serve(self) -> None:
+    async def _serve(self, buffer: BatchBuffer) -> None:
         while not self._closed:
-            await self._batch_due()
-            parts = self._form()
+            async with self._forming:
+                await self._batch_due()
+                parts = self._form()
             if parts:
-                await self._answer(parts)
+                await self._answer(parts, buffer)
 
     async def _batch_due(self) -> None:
         """Return when the next batch should close, or the batcher does."""
@@ -236,30 +241,30 @@ class Batcher:
             self._urgent_runs += 1
         return self._urgent, self._normal
 
-    async def _answer(self, parts: list[Part]) -> None:
+    async def _answer(self, parts: list[Part], buffer: BatchBuffer) -> None:
         try:
-            await self._run(parts)
+            await self._run(parts, buffer)
         except Exception as error:  # noqa: BLE001 - whatever the runtime raises, the worker must live on
             log.warning("a batch of %d requests failed and is run one by one: %s", len(parts), error)
             for part in parts:
                 try:
-                    await self._run([part])
+                    await self._run([part], buffer)
                 except Exception as fault:  # noqa: BLE001 - as above
                     part.request.fail(_model_failed(fault))
 
-    async def _run(self, parts: list[Part]) -> None:
+    async def _run(self, parts: list[Part], buffer: BatchBuffer) -> None:
         images = sum(part.count for part in parts)
         began = self.clock()
-        logits = await asyncio.get_running_loop().run_in_executor(self._executor, self._run_rows, parts, images)
+        logits = await asyncio.get_running_loop().run_in_executor(self._executor, self._run_rows, parts, images, buffer)
         seconds = self.clock() - began
         self.drain.answered(images, self.clock())
         self.observe(images, seconds)
         for part, answer in zip(parts, split(logits, parts), strict=True):
             part.request.deliver(part.start, answer, seconds)
 
-    def _run_rows(self, parts: list[Part], images: int) -> Rows:
-        """In the inference thread: the rows side by side, through the model, without the padding."""
-        rows = self._buffer.gather([part.rows for part in parts], images)
+    def _run_rows(self, parts: list[Part], images: int, buffer: BatchBuffer) -> Rows:
+        """In an inference thread: the rows side by side, through the model, without the padding."""
+        rows = buffer.gather([part.rows for part in parts], images)
         logits = self.run(rows)
         if len(logits) != len(rows):
             raise ValueError(f"the model answered {len(logits)} rows for {len(rows)}")
