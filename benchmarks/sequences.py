@@ -1,12 +1,13 @@
 """Time and peak memory of sequence classifiers against the length of the text: GMA, its dot-product twin, and torch's own
 attention alone.
 
-    python benchmarks/sequences.py [--lengths 256 1024 4096 16384 65536] [--seconds 3] [-o build/bench/sequences]
+    python benchmarks/sequences.py [--lengths 256 1024 4096 16384 65536] [--seconds 3] [-o build/bench/sequences] [--docs]
 
 Each backend meets each length in a fresh process on one thread: it answers one short text, then one of that length as
 often as fits into --seconds (once at least); the median is of the processor's time, which other jobs do not lengthen. Peak
 memory is what the process held at its peak, less what it held before. `gma` and `dot` are whole classifiers of the size that
-the zoo ships, `sdpa` is one layer of torch's scaled_dot_product_attention with their heads. Writes OUT.json, .md and .svg.
+the zoo ships, `sdpa` is one layer of torch's scaled_dot_product_attention with their heads. Writes OUT.json, .md and .svg,
+with --docs into docs/sequences.md as well.
 """
 
 import argparse
@@ -28,6 +29,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from page import PAGE, PLOTS, rewrite
 from rich.console import Console
 from rich.progress import track
 from torch.nn.functional import scaled_dot_product_attention
@@ -157,6 +159,7 @@ def main() -> None:
     parser.add_argument("--backends", nargs="+", choices=[*MODELS, SDPA], default=[*MODELS, SDPA])
     parser.add_argument("--seconds", type=float, default=3.0, help="of processor time a backend and length")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/bench/sequences"))
+    parser.add_argument("--docs", action="store_true", help="put tables and plot into docs/sequences.md")
     arguments = parser.parse_args()
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     cases = [(name, tokens) for tokens in arguments.lengths for name in arguments.backends]
@@ -168,6 +171,9 @@ def main() -> None:
     table = markdown(found)
     arguments.output.with_suffix(".md").write_text(table)
     plot(found, arguments.output.with_suffix(".svg"))
+    if arguments.docs:
+        rewrite("lengths", table, PAGE.with_name("sequences.md"))
+        plot(found, PLOTS / "sequences.svg")
     Console(width=160).print(table, highlight=False)
 
 
