@@ -36,7 +36,8 @@ from gaussport.serving.v2 import routes as v2
 def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: Tracing | None = None) -> FastAPI:
     """The application for these bundles and models directories, which it loads when it starts.
 
-    `app.state.models` lets the server watch the loading, lower readiness and drain; `app.state.keys` read the keys again.
+    `app.state.models` lets the server watch the loading, lower readiness and drain; `app.state.keys` read the keys again;
+    `app.state.refused` counts what a connection refuses by itself.
     """
     settings = settings or Settings()
     metrics = Metrics()
@@ -71,7 +72,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
         redoc_url=None,
         responses=ERRORS,
     )
-    app.state.models, app.state.keys = models, keys
+    app.state.models, app.state.keys, app.state.refused = models, keys, metrics.refused
     errors.install(app)
     faces = (
         classify.routes(models, decoder, metrics, tracing, settings.max_images),

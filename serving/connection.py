@@ -1,24 +1,24 @@
-"""What uvicorn's connection lacks: a deadline for the head of a request and for what follows an early answer, patience at
-the end for a request that has begun to arrive, and our form for requests that are not HTTP."""
+"""What uvicorn's connection lacks: a deadline and a bound for the head of a request, a deadline for what follows an early
+answer, patience at the end for a request that has begun to arrive, and our form for requests that are not HTTP."""
 
 import asyncio
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
-import orjson
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gaussport.serving.arriving_body import ArrivingBody
-from gaussport.serving.errors import error_content
 from gaussport.serving.exchange import Exchange
+from gaussport.serving.refusal import refusal
 
 MOST_BYTES = 1 << 20
 """The largest message of a WebSocket; a connection that sends a larger one is closed with 1009."""
+MOST_HEAD_BYTES = 1 << 16
+"""The largest head of a request, give or take one read: the parser keeps what it has of a line, and every line."""
 _SCRATCH = memoryview(bytearray(262_144))
 """What is read goes here and is parsed before anything else is read, by whichever connection."""
 _HEAD_SCRATCH = _SCRATCH[:8192]
@@ -32,8 +32,10 @@ class Connection(HttpToolsProtocol):
     """
 
     head_timeout_s = 30.0
+    refused: Callable[[str], None] = staticmethod(lambda code: None)
+    """Told the code of each request that is refused here and never reaches the application."""
     last_grace_s = 0.5
-    """How long a silent connection may still begin a request while the server stops."""
+    """How long a silent connection may still begin a request while the server stops, and a refused one may still send."""
     _head_timer: asyncio.TimerHandle | None = None
     _due = 0
     """Bytes of an announced body that have not arrived."""
@@ -41,8 +43,12 @@ class Connection(HttpToolsProtocol):
     """Between the first byte of a request and its last."""
     _in_head = False
     """Between the first byte of a request and the end of its head."""
+    _lines = 0
+    """Bytes read since a request began or its body went on: of its head, or of lines behind its body."""
     _answering: Exchange | None = None
     _stopping = False
+    _deaf = False
+    """It was refused: what still comes is dropped, so that its client can read why."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -58,6 +64,8 @@ class Connection(HttpToolsProtocol):
         return _SCRATCH if self._arriving else _HEAD_SCRATCH
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._deaf:
+            return
         if not self._due:
             self.data_received(_SCRATCH[:nbytes])  # type: ignore[arg-type]  # the parser takes any buffer
         elif self.cycle.response_complete:
@@ -89,6 +97,7 @@ class Connection(HttpToolsProtocol):
         self.on_message_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._lines = 0
         if not self._due:  # chunked: nobody knows how much will come
             super().on_body(body)
         elif self.cycle.response_complete:
@@ -113,10 +122,14 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._arriving = self._in_head = True
+        self._lines = 0
 
     def data_received(self, data: bytes) -> None:
+        self._lines += len(data)
         super().data_received(data)
-        if self._in_head:
+        if self._lines > MOST_HEAD_BYTES and not self._deaf:
+            self._refuse(f"the head of the request is larger than {MOST_HEAD_BYTES:,} bytes: send less", "head_too_large")
+        elif self._in_head:
             self._await_head()
 
     def on_message_complete(self) -> None:
@@ -199,10 +212,21 @@ class Connection(HttpToolsProtocol):
             self._answering.hung_up()  # of several requests that came at once the one that is being answered
 
     def send_400_response(self, msg: str) -> None:
-        content = orjson.dumps(error_content("this is not a request in HTTP/1.1", "malformed_http", uuid.uuid4().hex))
-        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n"
-        self.transport.write(head.encode() + b"Connection: close\r\n\r\n" + content)
-        self.transport.close()
+        self._refuse("this is not a request in HTTP/1.1", "malformed_http")
+
+    def _refuse(self, message: str, code: str) -> None:
+        self.refused(code)
+        self._deaf = True
+        self.flow.resume_reading()
+        self.pipeline.clear()
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        if self._answering is not None:
+            self._answering.hung_up()  # its answer can no longer be sent
+        self.transport.write(refusal(message, code, self.client))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(self.last_grace_s, self.transport.close)
 
     def _await_head(self) -> None:
         if self._head_timer is None:
@@ -235,21 +259,26 @@ class _Reader(asyncio.BufferedProtocol):
         self.get_buffer, self.buffer_updated = connection.get_buffer, connection.buffer_updated  # type: ignore[method-assign]
 
 
-def _connections(head_timeout_s: float) -> Callable[..., asyncio.BaseProtocol]:
+def _connections(head_timeout_s: float, refused: Callable[[str], None]) -> Callable[..., asyncio.BaseProtocol]:
     """What makes a connection with this deadline, in the place where uvicorn expects a protocol."""
-    kind = type("Connection", (Connection,), {"head_timeout_s": head_timeout_s})
+    kind = type("Connection", (Connection,), {"head_timeout_s": head_timeout_s, "refused": staticmethod(refused)})
     return lambda **given: _Reader(kind(**given))
 
 
 def quiet_config(
-    app: Any, head_timeout_s: float, keep_alive_s: int, tls_cert: Path | None = None, tls_key: Path | None = None
+    app: Any,
+    head_timeout_s: float,
+    keep_alive_s: int,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    refused: Callable[[str], None] = lambda code: None,
 ) -> uvicorn.Config:
     """uvicorn without logs of its own or the name of the server in each answer."""
     return uvicorn.Config(
         app,
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
-        http=_connections(head_timeout_s),  # type: ignore[arg-type]
+        http=_connections(head_timeout_s, refused),  # type: ignore[arg-type]
         ws="websockets-sansio",
         ws_max_size=MOST_BYTES,
         ws_per_message_deflate=False,

@@ -61,6 +61,7 @@ STATUS = {
     "queue_full": 429,
     "overloaded": 429,
     "too_many_streams": 429,
+    "head_too_large": 431,
     "client_gone": 499,
     "internal": 500,
     "model_failed": 500,
@@ -69,6 +70,7 @@ STATUS = {
     "not_ready": 503,
     "deadline_passed": 504,
 }
+_TRY_AGAIN = {429, 503}
 _CLOSING = {"body_too_slow", "body_too_large", "overloaded"}
 """After these the rest of the body is still on its way: the connection cannot carry a second request."""
 
@@ -80,6 +82,9 @@ class RequestError(ServingError):
         super().__init__(message)
         self.code = code
         self.retry_after_s = retry_after_s
+        """Every refusal that another try may not meet has it, a second if nobody knows better."""
+        if retry_after_s is None and STATUS[code] in _TRY_AGAIN:
+            self.retry_after_s = 1
 
 
 def stopping() -> RequestError:

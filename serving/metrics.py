@@ -40,7 +40,7 @@ class Metrics:
         self._request_seconds = Histogram(
             "gaussport_request_seconds", "Time from head to answer.", ["route"], buckets=_SECONDS, registry=registry
         )
-        self.rejects = Counter(
+        self._rejects = Counter(
             "gaussport_rejected_requests", "Requests answered with an error, by its code.", ["code"], registry=registry
         )
         self.in_flight = _gauge("gaussport_requests_in_flight", "Requests being answered.", registry)
@@ -92,7 +92,11 @@ class Metrics:
         requests.inc()
         request_seconds.observe(seconds)
         if code:
-            self.rejects.labels(code).inc()
+            self.refused(code)
+
+    def refused(self, code: str) -> None:
+        """Count one error by its code."""
+        self._rejects.labels(code).inc()
 
     def model(self, name: str, version: str, provider: str) -> "ModelSeries":
         """The series of a model that begins to serve."""

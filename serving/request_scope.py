@@ -26,7 +26,7 @@ _PROCESS = secrets.token_hex(8)
 _NUMBERS = count()
 """Ids of requests whose clients gave none: this process's, then a number. A random one each would be a system call each."""
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_SAFE = (
+SAFE_HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
@@ -34,7 +34,7 @@ _SAFE = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
 """Headers of every answer that does not set them itself: pages allow themselves what they need."""
-_SAFE_NAMES = frozenset(name for name, _ in _SAFE)
+_SAFE_NAMES = frozenset(name for name, _ in SAFE_HEADERS)
 _SWITCHING = 101
 _HANDSHAKES = {"websocket.accept": _SWITCHING, "websocket.close": 403, "websocket.http.response.start": 0}
 """What answers a handshake, and the status that it does so with; the last one has its own."""
@@ -129,20 +129,33 @@ def _add_headers(message: Message, request_id: str) -> set[bytes]:
     """Add what every answer has to its head, and return the names that it had."""
     own = message.get("headers", ())
     present = {name for name, _ in own}
-    safe = _SAFE if present.isdisjoint(_SAFE_NAMES) else (each for each in _SAFE if each[0] not in present)
+    safe = SAFE_HEADERS
+    if not present.isdisjoint(_SAFE_NAMES):
+        safe = tuple(each for each in SAFE_HEADERS if each[0] not in present)
     message["headers"] = [*own, (_ID_HEADER, request_id.encode()), *safe]
     return present
 
 
 def _log(scope: Scope, request_id: str, route: str, method: str, status: int, seconds: float) -> None:
     """One line for an answered request. The route, never the path: what a client writes stays out of the log."""
-    facts = {
-        "request_id": request_id,
-        "client": (scope.get("client") or ("",))[0],
-        "method": method if method.isalpha() else "?",
-        "route": route,
-        "status": status,
-        "code": scope.get("gaussport.code", ""),
-        "milliseconds": round(seconds * 1000, 3),
-    }
+    _log_facts(
+        {
+            "request_id": request_id,
+            "client": (scope.get("client") or ("",))[0],
+            "method": method if method.isalpha() else "?",
+            "route": route,
+            "status": status,
+            "code": scope.get("gaussport.code", ""),
+            "milliseconds": round(seconds * 1000, 3),
+        }
+    )
+
+
+def log_refused(request_id: str, client: tuple[str, int] | None, status: int, code: str) -> None:
+    """One line for what was refused before it was a request."""
+    if log.isEnabledFor(logging.INFO):
+        _log_facts({"request_id": request_id, "client": (client or ("",))[0], "status": int(status), "code": code})
+
+
+def _log_facts(facts: dict[str, object]) -> None:
     log.info("%s", " ".join(f"{name}={value}" for name, value in facts.items() if value != ""), extra={"facts": facts})

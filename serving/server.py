@@ -131,7 +131,8 @@ class _Process:
     """One process's server, its models and what signals do to them."""
 
     def __init__(self, app: FastAPI, settings: Settings, listener: socket.socket) -> None:
-        config = quiet_config(app, settings.body_timeout_s, settings.keep_alive_s, settings.tls_cert, settings.tls_key)
+        tls = settings.tls_cert, settings.tls_key
+        config = quiet_config(app, settings.body_timeout_s, settings.keep_alive_s, *tls, refused=app.state.refused)
         config.timeout_graceful_shutdown = max(1, math.floor(settings.drain_timeout_s - settings.drain_delay_s))
         self.server = _Server(config, listener, settings.body_timeout_s)
         self._models: ServedModels = app.state.models

@@ -1,6 +1,6 @@
 """JSON answers of the protocol, and routes that exist with and without a version in their path."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -11,8 +11,8 @@ Describe = Callable[[str, str | None], Awaitable[Response]]
 Schema = dict[str, Any]
 
 
-def json_answer(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, media_type="application/json")
+def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), status, headers, "application/json")
 
 
 def get_of_model(router: APIRouter, path: str, describe: Describe, summary: str, schema: Schema) -> None:

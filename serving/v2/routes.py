@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from gaussport.serving.decoding import Decoder
-from gaussport.serving.errors import STATUS, RequestError, error_content, request_id_of
+from gaussport.serving.errors import STATUS, RequestError, error_content, request_id_of, stopping
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
@@ -37,9 +37,9 @@ def _of_server(router: APIRouter, models: ServedModels) -> None:
         """The server takes requests; false from the moment it is told to stop."""
         if models.ready:
             return json_answer({"ready": True})
-        message, code = ("the server is stopping", "draining") if models.draining else (models.why_not_ready, "not_ready")
-        content = error_content(message, code, request_id_of(request))
-        return json_answer({"ready": False, **content}, STATUS[code])
+        error = stopping() if models.draining else RequestError(models.why_not_ready, "not_ready")
+        content = {"ready": False, **error_content(str(error), error.code, request_id_of(request))}
+        return json_answer(content, STATUS[error.code], {"Retry-After": str(error.retry_after_s)})
 
 
 def _of_models(router: APIRouter, models: ServedModels) -> None:
@@ -49,7 +49,7 @@ def _of_models(router: APIRouter, models: ServedModels) -> None:
     async def ready(name: str, version: str | None) -> Response:
         served = models.find(name, version)
         if models.draining:
-            raise RequestError("the server is stopping", "draining")
+            raise stopping()
         return json_answer({"name": served.name, "ready": True})
 
     async def config(name: str, version: str | None) -> Response:

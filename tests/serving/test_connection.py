@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import logging
 import random
 import socket
@@ -19,7 +20,7 @@ from uvicorn.server import ServerState
 
 from gaussport.serving import arriving_body
 from gaussport.serving.arriving_body import ArrivingBody
-from gaussport.serving.connection import quiet_config
+from gaussport.serving.connection import MOST_HEAD_BYTES, Connection, quiet_config
 from gaussport.serving.exchange import Exchange
 
 SIZES = st.one_of(st.integers(0, 40), st.integers(60_000, 70_000), st.integers(1_000_000, 1_300_000))
@@ -128,6 +129,15 @@ def test_a_header_with_a_line_break_is_never_sent(value: bytes) -> None:
         asyncio.run(exchange.send(message))
 
 
+def shared_bytes_left() -> int:
+    """What bodies still hold when the server has noticed that its clients are gone."""
+    for _ in range(1000):
+        if not ArrivingBody.shared_bytes:
+            break
+        time.sleep(0.01)
+    return ArrivingBody.shared_bytes
+
+
 def wire_of(path: str, body: bytes, chunked: bool) -> bytes:
     if chunked:
         pieces = [body[start : start + 50_000] for start in range(0, len(body), 50_000)]
@@ -147,7 +157,7 @@ def test_requests_one_after_another_in_any_pieces(port: int, data: st.DataObject
         expected.append(hashlib.sha256(b"" if refused else body).hexdigest())
     cuts = data.draw(st.lists(st.integers(0, 2**31), max_size=6))
     assert answers(port, wire, cuts, len(expected)) == expected
-    assert ArrivingBody.shared_bytes == 0
+    assert shared_bytes_left() == 0
 
 
 def test_many_bodies_at_once_are_bounded(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +170,84 @@ def test_many_bodies_at_once_are_bounded(port: int, monkeypatch: pytest.MonkeyPa
     assert ArrivingBody.shared_bytes <= 3_000_000 + 1_048_576 + 40 * 65_536
     for connection in waiting:
         connection.close()
-    for _ in range(200):
-        if not ArrivingBody.shared_bytes:
-            break
-        time.sleep(0.01)
-    assert ArrivingBody.shared_bytes == 0
+    assert shared_bytes_left() == 0
+
+
+def refused(wire: bytes, caplog: pytest.LogCaptureFixture) -> tuple[int, str]:
+    """Status and code of what a server of its own answers, and that it is told, counted and logged as every error is."""
+    counted: list[str] = []
+
+    async def ask() -> bytes:
+        config = quiet_config(echo, 30, 30, refused=counted.append)
+        config.load()
+        state = ServerState()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: config.http_protocol_class(config=config, server_state=state, app_state={}),  # type: ignore[call-arg]
+            "127.0.0.1",
+        )
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(wire)
+        answer = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        await writer.wait_closed()
+        while state.connections:
+            await asyncio.sleep(0.001)
+        server.close()
+        return answer
+
+    with caplog.at_level(logging.INFO, "gaussport.access"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "last_grace_s", 60.0)  # on a busy machine the flood may take longer than a moment
+        head, _, body = asyncio.run(ask()).partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers, content = dict(line.split(": ", 1) for line in lines), json.loads(body)
+    (record,) = [record for record in caplog.records if record.name == "gaussport.access"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert content["request_id"] == headers["x-request-id"]
+    assert f"request_id={content['request_id']} client=127.0.0.1 status={status.split()[1]} code={content['code']}" == (
+        record.getMessage()
+    )
+    assert counted == [content["code"]]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["connection"] == "close"
+    return int(status.split()[1]), content["code"]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2 + b"GARBAGE\r\n\r\n",
+    ],
+    ids=["garbage", "version", "length", "behind-others"],
+)
+def test_what_is_not_http_is_an_error_like_all_others(wire: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    assert refused(wire, caplog) == (400, "malformed_http")
+
+
+CHUNKED = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"
+FLOOD = b"a" * (MOST_HEAD_BYTES + 300_000)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"GET /" + FLOOD,
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-A: " + FLOOD,
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-A: aaaaaaaa\r\n" * (len(FLOOD) // 15),
+        CHUNKED + b"X-A: " + FLOOD,
+    ],
+    ids=["path", "line", "lines", "trailer"],
+)
+def test_a_head_that_does_not_end_is_refused(wire: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    assert refused(wire, caplog) == (431, "head_too_large")
+
+
+def test_a_large_head_and_many_small_requests_at_once_pass(port: int) -> None:
+    large = b"GET /refused HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * (MOST_HEAD_BYTES - 100) + b"\r\n\r\n"
+    many = b"GET /refused HTTP/1.1\r\nHost: x\r\n\r\n" * 5000
+    small_chunks = CHUNKED.replace(b"5\r\nhello\r\n", b"1;name=value\r\nx\r\n" * 50_000) + b"X-A: b\r\n\r\n"
+    nothing, xs = hashlib.sha256().hexdigest(), hashlib.sha256(b"x" * 50_000).hexdigest()
+    found = answers(port, large + many + small_chunks + large, [40_000, 150_000], 5003)
+    assert found == [*[nothing] * 5001, xs, nothing]
