@@ -76,7 +76,7 @@ def build_app(paths: Sequence[Path], settings: Settings | None = None, tracing: 
     errors.install(app)
     faces = (
         classify.routes(models, decoder, metrics, tracing, settings.max_images),
-        v2.routes(models, decoder, metrics, settings),
+        v2.routes(models, decoder, tracing, settings),
     )
     app.add_middleware(FastRoutes, routes=routes_of(faces))
     app.add_middleware(

@@ -47,16 +47,18 @@ def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, tracing: Tr
                 texts = await classified(request, served, decoder, deadline, query.urgent, max_images)
                 return _answer_of_texts(request, served, texts, query, began, metrics, tracing)
             expect_pictures_suffice(served.manifest, served.name)
-            pictures = await _pictures(request, decoder, max_images)
+            pictures, parse_s = await _pictures(request, decoder, max_images)
             work = _answer(served, pictures, decoder, deadline, query.urgent)
             prepared, answer = await while_connected(request, work, served.seconds_until(deadline))
         _count(metrics, served.name, len(prepared.rows), len(prepared.outcomes))
         if len(pictures) == 1:
             prepared.raise_first()
-        total_s = time.monotonic() - began
-        _trace(tracing, request, prepared.seconds, answer)
+        answered = time.monotonic()
         results = _results(prepared, answer.logits, served.labels, query.top_k)
-        return _response(request, served, results, _timing_ms(answer.queue_s, prepared.seconds, answer.inference_s, total_s))
+        timing = _timing_ms(answer.queue_s, prepared.seconds, answer.inference_s, answered - began)
+        response = _response(request, served, results, timing)
+        _trace(tracing, request, parse_s, prepared.seconds, answer, answered)
+        return response
 
     @router.get("/v1/models")
     async def list_models() -> Response:
@@ -76,10 +78,11 @@ def _answer_of_texts(
     tracing: Tracing,
 ) -> Response:
     _count(metrics, served.name, len(texts.probabilities), len(texts.outcomes))
-    _trace(tracing, request, texts.read_s, texts.answer)
-    total_s = time.monotonic() - began
-    timing = _timing_ms(texts.answer.queue_s, texts.read_s, texts.answer.inference_s, total_s)
-    return _response(request, served, texts.results(served.labels, query.top_k), timing)
+    answered = time.monotonic()
+    timing = _timing_ms(texts.answer.queue_s, texts.read_s, texts.answer.inference_s, answered - began)
+    response = _response(request, served, texts.results(served.labels, query.top_k), timing)
+    _trace(tracing, request, 0.0, texts.read_s, texts.answer, answered)  # a body and its texts are read in one go
+    return response
 
 
 def _response(request: Request, served: ServedModel, results: list[dict[str, Any]], timing: dict[str, float]) -> Response:
@@ -93,12 +96,17 @@ def _response(request: Request, served: ServedModel, results: list[dict[str, Any
     return MadeResponse(orjson.dumps(content), b"application/json")
 
 
-async def _pictures(request: Request, decoder: Decoder, max_images: int) -> Pictures:
+async def _pictures(request: Request, decoder: Decoder, max_images: int) -> tuple[Pictures, float]:
+    """The pictures of a request's body, and how long it took to find them in it."""
     body = await whole_body(request)
+    began = time.monotonic()
     content_type = request.headers.get("content-type", "")
     if len(body) <= _INLINE_BYTES or content_type.startswith("image/"):
-        return pictures_of(content_type, body, max_images)
-    return await asyncio.get_running_loop().run_in_executor(decoder.pool, pictures_of, content_type, body, max_images)
+        pictures = pictures_of(content_type, body, max_images)
+    else:
+        loop = asyncio.get_running_loop()
+        pictures = await loop.run_in_executor(decoder.pool, pictures_of, content_type, body, max_images)
+    return pictures, time.monotonic() - began
 
 
 async def _answer(
@@ -118,11 +126,11 @@ def _count(metrics: Metrics, model: str, good: int, all_: int) -> None:
             metrics.images.labels(model, outcome).inc(images)
 
 
-def _trace(tracing: Tracing, request: Request, decode_s: float, answer: Answer) -> None:
-    """Spans of the steps, told afterwards: they ran one after another and ended just now."""
-    tracing.step(request.scope, "inference", answer.inference_s)
-    tracing.step(request.scope, "queue", answer.queue_s, answer.inference_s)
-    tracing.step(request.scope, "decode", decode_s, answer.inference_s + answer.queue_s)
+def _trace(tracing: Tracing, request: Request, parse_s: float, decode_s: float, answer: Answer, answered: float) -> None:
+    encode_s = time.monotonic() - answered
+    tracing.steps(
+        request.scope, parse=parse_s, decode=decode_s, queue=answer.queue_s, inference=answer.inference_s, encode=encode_s
+    )
 
 
 def _timing_ms(queue_s: float, decode_s: float, inference_s: float, total_s: float) -> dict[str, float]:

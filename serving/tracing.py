@@ -1,5 +1,5 @@
 """OpenTelemetry spans, one for each request and one for each of its steps, exported by OTLP. Off unless an endpoint is set:
-then nothing of OpenTelemetry is imported and a step costs one call that does nothing."""
+then nothing of OpenTelemetry is imported and the steps cost one call that does nothing."""
 
 import time
 from collections.abc import Iterator
@@ -23,8 +23,9 @@ class Tracing:
         """Around all of a request."""
         return _NOTHING
 
-    def step(self, scope: Scope, name: str, seconds: float, ended_s_ago: float = 0.0) -> None:
-        """A step of a request that took `seconds` and ended this long ago."""
+    def steps(self, scope: Scope, **seconds: float) -> None:
+        """The steps of a request and how long each took, told afterwards: they ran one after another and the last of them
+        ended just now."""
 
     def shutdown(self) -> None:
         """Send what is not sent yet."""
@@ -58,10 +59,13 @@ class OpenTelemetry(Tracing):
             if code := scope.get("gaussport.code"):
                 span.set_attribute("error.type", code)
 
-    def step(self, scope: Scope, name: str, seconds: float, ended_s_ago: float = 0.0) -> None:
-        end_ns = time.time_ns() - int(ended_s_ago * 1e9)
+    def steps(self, scope: Scope, **seconds: float) -> None:
+        end_ns = time.time_ns()
         context = self._trace.set_span_in_context(scope[_SPAN])
-        self._tracer.start_span(name, context, start_time=end_ns - int(seconds * 1e9)).end(end_ns)
+        for name, took_s in reversed(seconds.items()):
+            start_ns = end_ns - int(took_s * 1e9)
+            self._tracer.start_span(name, context, start_time=start_ns).end(end_ns)
+            end_ns = start_ns
 
     def shutdown(self) -> None:
         self._provider.shutdown()

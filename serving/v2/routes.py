@@ -5,19 +5,19 @@ from fastapi.responses import Response
 
 from gaussport.serving.decoding import Decoder
 from gaussport.serving.errors import STATUS, RequestError, error_content, request_id_of, stopping
-from gaussport.serving.metrics import Metrics
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
+from gaussport.serving.tracing import Tracing
 from gaussport.serving.v2 import inference, metadata, openapi, repository, statistics
 from gaussport.serving.v2.answers import get_of_model, json_answer
 
 
-def routes(models: ServedModels, decoder: Decoder, metrics: Metrics, settings: Settings) -> APIRouter:
+def routes(models: ServedModels, decoder: Decoder, tracing: Tracing, settings: Settings) -> APIRouter:
     router = APIRouter(prefix="/v2", tags=["Open Inference Protocol"])
     _of_server(router, models)
     _of_models(router, models)
     repository.routes(router, models, settings.allow_load)
-    inference.routes(router, models, decoder, metrics, settings.max_images)
+    inference.routes(router, models, decoder, tracing, settings.max_images)
     return router
 
 

@@ -1,7 +1,9 @@
 """Inference requests to a model that reads text: `text` (BYTES) or `tokens` (INT64, padded at the right)."""
 
 import asyncio
+import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +15,16 @@ from gaussport.serving.text.classify import of_documents
 from gaussport.serving.text.reader import Document, Tokens
 from gaussport.serving.v2.inputs import Given
 from gaussport.serving.v2.tensors import texts, tokens
+from gaussport.serving.waiting import Answer
 
 _LEAST = np.finfo(np.float32).tiny
 
 
-async def logits_of_texts(
+async def answer_of_texts(
     served: ServedModel, inputs: Given, decoder: Decoder, deadline: float, urgent: bool, most: int
-) -> Rows:
+) -> tuple[Answer, float]:
     """A row [K] for each text: the model's own logits, or of one that was read in windows the logarithm of its
-    probabilities, which softmax turns back into them."""
+    probabilities, which softmax turns back into them. And the seconds that it took to cut them."""
     reader, tensor = served.reader, inputs.first
 
     def documents() -> list[Document]:
@@ -29,14 +32,16 @@ async def logits_of_texts(
             return [reader.read(text) for text in texts(tensor, most)]
         return [reader.cut(row) for row in _rows(tokens(tensor, reader.spec.vocabulary), reader.spec.pad, tensor.name)]
 
+    began = time.monotonic()
     found = await _off_the_loop(documents, decoder)
-    answers, answer = await of_documents(found, served, deadline, urgent)
+    read_s = time.monotonic() - began
+    answers, answer = await of_documents(found, served, deadline, urgent, read_s)
     firsts = np.cumsum([0] + [len(document.windows) for document in found[:-1]])
     logits: Rows = answer.logits[firsts]
     for row, document, probabilities in zip(logits, found, answers, strict=True):
         if len(document.windows) > 1:
             row[:] = np.log(np.maximum(probabilities, _LEAST))
-    return logits
+    return replace(answer, logits=logits), read_s
 
 
 async def _off_the_loop(make: Callable[[], list[Document]], decoder: Decoder) -> list[Document]:
