@@ -39,7 +39,7 @@ def model_name(wish: str | None, checkpoint: Path) -> str:
 
 def check_picture_folder(option: str, source: str | None) -> None:
     """Raise a UsageError unless there is such a folder, or none was named."""
-    if source is not None and not Path(source).is_dir():
+    if source is not None and not (source and Path(source).is_dir()):
         raise UsageError(f"{option} is {source!r}, which is no folder: give a folder of pictures as clients send them")
 
 

@@ -11,6 +11,7 @@ from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import ModelFile
 from gaussport.export.precision.accuracy import Accuracy, classes_of, compared
 from gaussport.export.precision.conversion import Conversion, advice
+from gaussport.export.precision.layers import check_possible
 from gaussport.export.precision.runners import session_of
 from gaussport.export.precision.search import Harm
 from gaussport.export.precision.wish import PrecisionWish
@@ -23,12 +24,13 @@ _QUESTIONS = 4  # of those that failed, the smallest: a search asks them some do
 
 
 def check_sources(wish: PrecisionWish, trained: Trained) -> None:
-    """Find the pictures or texts that a wish names, so that a folder without them is refused before the work.
+    """Find the pictures, texts and layers that a wish names, so that what is not there is refused before the work.
 
     Raises:
-        UsageError: pictures alone do not say what the module answers.
+        UsageError: pictures alone do not say what the module answers, or it has no such layer.
         DataError: there are none, or they have other labels.
     """
+    check_possible(wish.keep_fp32, [name for name, _ in trained.module.named_modules(remove_duplicate=False) if name])
     if wish.calibration_data is not None:
         trained.samples.unlabelled(wish.calibration_data, 1)
     if wish.data is not None:

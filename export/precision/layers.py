@@ -7,6 +7,7 @@ Everything else stays float32: norms, softmax, the field of a Gaussian (tanh, ex
 head, whose logits decide.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import onnx_graphsurgeon as gs
@@ -15,6 +16,9 @@ from gaussport.errors import UsageError
 from gaussport.plugins import DOMAIN
 
 RESIDUAL = "residual"
+
+_BY_TYPE = re.compile(r"[A-Z][A-Za-z]*(_\d+)*")
+_NUMBER = re.compile(r"(_\d+)+$")
 
 LINEAR = ("MatMul", "Gemm", "Conv")
 _NARROW = (*LINEAR, "Gelu")
@@ -63,6 +67,21 @@ def chosen(names: Iterable[str], known: Sequence[str], others: Collection[str] =
             raise UsageError(f"there is no layer {name!r} to keep in float32: the model has {_listed(known)}")
         found |= matching
     return found
+
+
+def check_possible(names: Iterable[str], modules: Collection[str]) -> None:
+    """Refuse, before a model with these modules is traced, a name that no layer of its graph can have.
+
+    What the outermost module computes itself, the graph names by type (`MatMul`), and whatever a module does twice by a
+    number (`attn_2`): `chosen` alone knows whether there is such a one.
+
+    Raises:
+        UsageError: a name is neither a module's nor such a one.
+    """
+    for name in names:
+        known = name == RESIDUAL or _BY_TYPE.fullmatch(name) or name in modules or _NUMBER.sub("", name) in modules
+        if not known:
+            raise UsageError(f"there is no layer {name!r} to keep in float32: the model has {_listed(sorted(modules))}")
 
 
 def _within(name: str, layers: Iterable[str]) -> set[str]:

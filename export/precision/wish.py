@@ -43,5 +43,5 @@ class PrecisionWish:
         if self.max_drop is not None and not 0 <= self.max_drop <= 100:
             raise UsageError(f"--max-drop is {self.max_drop} but must be from 0 to 100 percentage points")
         for option, source in (("--calibration-data", self.calibration_data), ("--data", self.data)):
-            if source is not None and source != MNIST and not Path(source).exists():
+            if source is not None and source != MNIST and not (source and Path(source).exists()):
                 raise UsageError(f"{option} is {source!r}, which is no folder: give a folder of pictures, or {MNIST}")

@@ -33,7 +33,7 @@ class VerifyWish:
             raise UsageError("--model makes the module of a checkpoint, and there is none: give it with --checkpoint")
         if not 0 <= self.max_drop <= 100:
             raise UsageError(f"--max-drop is {self.max_drop:g} but must be from 0 to 100 percentage points")
-        if self.data is not None and self.data != MNIST and not Path(self.data).exists():
+        if self.data is not None and self.data != MNIST and not (self.data and Path(self.data).exists()):
             raise UsageError(
                 f"--data is {self.data!r}, which is no folder: lay one out as label/file, or give {MNIST}, or a table"
             )

@@ -11,7 +11,7 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gaussport.errors import ConfigurationError
+from gaussport.errors import UsageError
 from gaussport.models.checkpoint import AnyCheckpoint, Checkpoint, SequenceCheckpoint, write_checkpoint
 from gaussport.models.checkpoint.description import WINDOW
 from gaussport.models.config import ClassifierConfig
@@ -52,7 +52,7 @@ def train_to_file(
     else:
         if preset_name not in names():
             known = ", ".join([*names(), *sequence_names()])
-            raise ConfigurationError(f"there is no preset {preset_name!r}; choose one of {known}")
+            raise UsageError(f"there is no preset {preset_name!r}; choose one of {known}")
         pictures = preset(preset_name)
         data = data_set(data_name)
         settings = TrainingSettings(augmentation=Augmentation(mirror=data.mirrors), **options)

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "bundles", nargs="*", type=Path, metavar="BUNDLE", help="bundle folders or zips, or folders of NAME/VERSION/ bundles"
     )
-    parser.add_argument("--config", metavar="FILE", help="TOML file of settings")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of settings")
     parser.add_argument("--print-settings", action="store_true", help="show every setting and where it comes from, and end")
     parser.add_argument("--print-ray-config", action="store_true", help="show the file for Ray's serve deploy, and end")
     add_flags(parser)

@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol, cast
 
 from gaussport import __version__
@@ -80,6 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+def _path(text: str) -> Path:
+    """A path that somebody wrote. Python takes the empty one for the working directory, and nobody means that."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty: give the path of a file or a folder")
+    return Path(text)
+
+
 def _discard_output() -> None:
     """Let what is still buffered for standard output go nowhere, so that Python does not complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -93,5 +101,6 @@ def _parser(named: str | None) -> argparse.ArgumentParser:
     for name, (module, summary) in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         if name == named:
+            subparser.register("type", Path, _path)
             cast(Command, importlib.import_module(module)).add_arguments(subparser)
     return parser

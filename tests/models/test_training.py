@@ -252,7 +252,7 @@ def test_a_folder_that_is_not_writable_is_refused_before_the_training(
         ("a.safetensors", ("--resume",), 1, "nothing to resume"),
         ("stopped.safetensors", (), 2, "go on with --resume, or start again with --force"),
         ("a.safetensors", ("--threads", "0"), 2, "--threads is 0"),
-        ("a.safetensors", ("--preset", "dot-huge"), 1, "no preset 'dot-huge'"),
+        ("a.safetensors", ("--preset", "dot-huge"), 2, "no preset 'dot-huge'"),
         ("a.safetensors", ("--epochs", "0"), 2, "epochs is 0"),
         ("a.safetensors", ("--data", "none"), 1, "the data folder none does not exist"),
     ],

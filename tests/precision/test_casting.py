@@ -6,6 +6,7 @@ import onnx.checker
 import onnx.shape_inference
 import onnx_graphsurgeon as gs
 import pytest
+import torch
 from onnx import TensorProto, numpy_helper
 from torch import nn
 
@@ -15,10 +16,10 @@ from gaussport.export.passes import operate
 from gaussport.export.precision.casting import narrow
 from gaussport.export.precision.emulation import emulated, value_types
 from gaussport.export.precision.formats import BF16, FP16, Format
-from gaussport.export.precision.layers import RESIDUAL, chosen, layers, named
+from gaussport.export.precision.layers import RESIDUAL, check_possible, chosen, layers, named
 from gaussport.export.precision.quantization import quantizable
 from gaussport.export.precision.support import unsupported
-from gaussport.models.attention.gma import GMAConfig
+from gaussport.models.attention.gma import GMAAttention, GMAConfig
 from gaussport.models.classifier import Classifier
 from gaussport.models.presets import preset
 from gaussport.plugins import DOMAIN
@@ -88,6 +89,36 @@ def test_an_unknown_layer_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match=r"no layer 'blocks\.9' .* the model has blocks\.0\.attn\.v, head"):
         chosen(["blocks.9"], ["blocks.0.attn.v", "head"])
     assert chosen(["blocks.1"], ["blocks.1.mlp", "blocks.10.mlp"]) == {"blocks.1.mlp"}
+
+
+class Twice(nn.Module):
+    """Attention and linear layers used twice, under two names, or computed by the outermost module itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.weight = nn.Linear(6, 6), nn.Parameter(torch.ones(6, 6))
+        self.second = self.first
+        self.attention = GMAAttention(GMAConfig(heads=2, components=3), 6)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        x = pixels[:, 0] @ self.weight
+        x = self.attention(self.attention(x))
+        answer: torch.Tensor = self.second(self.first(x)).mean(1)
+        return answer
+
+
+def test_no_layer_that_a_graph_has_is_refused_before_the_tracing(each: Zoo) -> None:
+    torch.manual_seed(0)
+    twice = Twice().eval()
+    graphs = [(each.module, each.model), (twice, export_onnx(twice, [pictures_of((1, 4, 6))]))]
+    for module, model in graphs:
+        modules = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
+        names = named(gs.import_onnx(model)) | {RESIDUAL}
+        assert names - set(modules)
+        check_possible(names, modules)
+        for wrong in ("blocks.77", "block.0", "blocks.0.mlp.0/MatMul", "firs", "first_", "", " first"):
+            with pytest.raises(UsageError, match=f"there is no layer '{wrong}' to keep in float32: the model has "):
+                check_possible([wrong], modules)
 
 
 def test_every_module_may_be_named_also_one_that_is_float32_anyway(each: Zoo) -> None:

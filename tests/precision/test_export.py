@@ -145,6 +145,9 @@ def test_a_residual_stream_of_8000_fails_with_the_layer_to_keep_and_passes_with_
         (["--max-drop", "1"], "needs labelled pictures"),
         (["--data", "mnist", "--max-drop", "-1"], "must be from 0 to 100"),
         (["--precision", "int8", "--calibration-data", "/nowhere"], "is no folder"),
+        (["--precision", "int8", "--calibration-data", ""], "--calibration-data is '', which is no folder"),
+        (["--data", ""], "--data is '', which is no folder"),
+        (["--reduced-decoding", ""], "--reduced-decoding is '', which is no folder"),
         (["--precision", "fp16", "--keep-fp32", "blocks.77"], "there is no layer 'blocks.77'"),
         (["--precision", "fp8"], "invalid choice: 'fp8'"),
     ],
@@ -158,6 +161,16 @@ def test_wishes_that_cannot_be_are_refused(
         code = int(stop.code or 0)
     assert code == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
+    assert not destination.exists()
+
+
+def test_an_unknown_layer_is_refused_before_the_tracing(
+    ssog: Zoo, destination: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(work, "export_onnx", lambda *_: pytest.fail("it was traced"))
+    words = ["export", str(ssog.path), "-o", str(destination), "--precision", "bf16", "--keep-fp32"]
+    assert main([*words, "residual", "bloks.3"]) == 2
+    assert "there is no layer 'bloks.3' to keep in float32: the model has blocks, blocks.0, " in capsys.readouterr().err
     assert not destination.exists()
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaussport.cli import main
-from gaussport.errors import ConfigurationError, DataError
+from gaussport.errors import DataError, UsageError
 from gaussport.models.checkpoint import SequenceCheckpoint, read_any_checkpoint
 from gaussport.models.sequence import SequenceConfig, sequence_preset
 from gaussport.models.text import Tokenization, encode, join, windows
@@ -145,7 +145,7 @@ def test_digits_are_no_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main([*TRAIN, "-o", str(tmp_path / "a.safetensors")]) == DataError.exit_code
     assert "the data folder mnist does not exist: give a folder of root/class/document" in capsys.readouterr().err
     words = ["train", "--preset", "gma-novel", "-o", str(tmp_path / "a.safetensors")]
-    assert main(words) == ConfigurationError.exit_code
+    assert main(words) == UsageError.exit_code
     error = capsys.readouterr().err
     assert "there is no preset 'gma-novel'" in error
     assert "gma-manpages" in error
