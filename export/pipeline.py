@@ -22,6 +22,7 @@ from gaussport.export.wishes import (
     creation_time,
     model_name,
 )
+from gaussport.freed_memory import give_back_memory
 from gaussport.models.checkpoint.early import refuse_early
 from gaussport.models.checkpoint.wishes import Wishes
 from gaussport.models.image.preprocess import Preprocessing
@@ -167,13 +168,14 @@ def _written(
                 for file, content in trained.files.items():
                     (draft.folder / file).write_bytes(content)
             with steps.step("proving it against PyTorch"):
-                runners, questions = work.remembered(work.sessions(written)), probes.questions(max_batch)
+                runners, questions = work.remembered(work.sessions_in_turns(written)), probes.questions(max_batch)
                 precision = work.precision_of(conversion.model)
                 proof = work.prove_runners(trained.module, runners, questions, precision)
                 work.require_proof(proof, conversion, trained.module, questions, steps.watch)
                 padding = work.prove_padding(trained, runners, questions, precision)
                 streaming = work.prove_stream(trained, step)
                 del runners, questions  # the largest things in memory
+                give_back_memory()
             with steps.step("measuring accuracy"):
                 accuracy = work.require_accuracy(trained, written, conversion, wish, steps.watch)
             with steps.step("decoding reduced"):

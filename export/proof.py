@@ -21,11 +21,13 @@ from gaussport.export.evaluation import evaluating, tensors_of, widened
 from gaussport.export.histogram import ErrorHistogram
 from gaussport.export.inputs import Inputs
 from gaussport.export.model_file import ModelFile, serialize
+from gaussport.export.precision.emulation import is_narrow
 from gaussport.export.precision.own_rounding import rounding
 from gaussport.export.precision.runners import ROUNDED, has_cpu_kernels, rounding_session
 from gaussport.export.probes import PIXELS, Asks, Question
 from gaussport.export.session import Session
 from gaussport.export.tolerance import Tolerance, tolerance_between_integers, tolerance_between_runners, tolerance_for
+from gaussport.freed_memory import give_back_memory
 
 Logits = NDArray[np.float32]
 
@@ -173,12 +175,52 @@ def agree(
 def sessions(model: bytes | ModelFile) -> dict[str, Runs]:
     """The model in ONNX Runtime, as it is written and with its functions inlined; a narrow one also rounded as a GPU
     rounds it, which is all that can be run here of bfloat16."""
+    return {name: make() for name, make in _ways(model).items()}
+
+
+def sessions_in_turns(model: bytes | ModelFile) -> dict[str, Runs]:
+    """The same, of which one is in memory at a time: for an export, where PyTorch and the model itself lie beside it."""
+    turns = _Turns()
+    return {name: _InTurn(make, turns) for name, make in _ways(model).items()}
+
+
+def _ways(model: bytes | ModelFile) -> dict[str, Callable[[], Runs]]:
     file = model if isinstance(model, ModelFile) else ModelFile(model)
-    rounded = rounding_session(file)
-    narrow: dict[str, Runs] = {} if rounded is None else {ROUNDED: rounded}
-    if not has_cpu_kernels(onnx.load_model_from_string(file.graph)):
-        return narrow
-    return {AS_WRITTEN: Session(file), INLINED: Session(ModelFile(inlined(file.graph), file.beside)), **narrow}
+    proto = onnx.load_model_from_string(file.graph)
+    ways: dict[str, Callable[[], Runs]] = {}
+    if has_cpu_kernels(proto):
+        ways[AS_WRITTEN] = lambda: Session(file)
+        ways[INLINED] = lambda: Session(ModelFile(inlined(file.graph), file.beside))
+    if is_narrow(proto):
+        ways[ROUNDED] = lambda: rounding_session(file)
+    return ways
+
+
+class _Turns:
+    """Makes runners, and lets each go before it makes the next."""
+
+    def __init__(self) -> None:
+        self._make: Callable[[], Runs] | None = None
+        self._runner: Runs | None = None
+
+    def runner(self, make: Callable[[], Runs]) -> Runs:
+        """What `make` makes: that which is there, if it made it."""
+        if self._runner is None or make is not self._make:
+            self._runner = None
+            give_back_memory()
+            self._runner, self._make = make(), make
+            give_back_memory()  # and what making it took
+        return self._runner
+
+
+class _InTurn:
+    """A runner that is made when it is asked, and gone when another one is."""
+
+    def __init__(self, make: Callable[[], Runs], turns: _Turns) -> None:
+        self._make, self._turns = make, turns
+
+    def run(self, inputs: Inputs) -> Logits:
+        return self._turns.runner(self._make).run(inputs)
 
 
 def inlined(model: bytes) -> bytes:
@@ -195,9 +237,10 @@ def _compared(
     output: str,
 ) -> Proof:
     comparisons, histograms = [], {name: ErrorHistogram() for name in runners}
-    for question, expected in zip(questions, answers, strict=True):
-        for name, runner in runners.items():
-            found = runner.run(question.inputs)
+    found_by = {name: [runner.run(question.inputs) for question in questions] for name, runner in runners.items()}
+    for turn, (question, expected) in enumerate(zip(questions, answers, strict=True)):
+        for name, all_found in found_by.items():
+            found = all_found[turn]
             comparisons.append(compare(name, question.probe, expected, found, tolerance.scale, question.layout))
             histograms[name].add(expected, found, tolerance.scale)
     return Proof(tolerance, output, tuple(comparisons), reference, histograms)

@@ -20,7 +20,7 @@ from gaussport.export.precision.census import precision_of
 from gaussport.export.precision.conversion import Conversion, convert
 from gaussport.export.precision.judgement import check_sources, require_accuracy, require_proof
 from gaussport.export.precision.record import PrecisionRecord, record_of
-from gaussport.export.proof import Proof, prove_runners, remembered, sessions
+from gaussport.export.proof import Proof, prove_runners, remembered, sessions, sessions_in_turns
 from gaussport.export.provenance import provenance_of
 from gaussport.export.reduced_decoding import ReductionEffect, reduced_where_measured
 from gaussport.export.report import proof_json, proof_line, report_json, report_markdown
@@ -53,6 +53,7 @@ __all__ = [
     "require_accuracy",
     "require_proof",
     "sessions",
+    "sessions_in_turns",
     "tensor_spec",
     "tokenizer_files",
     "trained_classifier",

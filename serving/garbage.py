@@ -6,8 +6,13 @@ _NEW_OBJECTS = 20_000
 """After so many more of them than were freed the youngest are looked at; Python's own 700 are there after a few requests."""
 
 
+def look_rarely() -> None:
+    """Call this before packages are imported: what they make is there to stay, and looking at it takes a tenth of that."""
+    gc.set_threshold(_NEW_OBJECTS, 10, 10)
+
+
 def expect_little_garbage() -> None:
     """Call this when the models are loaded: modules, sessions and routes are never looked at again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, 10, 10)
+    look_rarely()

@@ -31,7 +31,8 @@ AUTO = ("tensorrt", "tensorrt-rtx", "cuda", "cpu")
 """The order in which `auto` tries."""
 
 _DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "int64": np.int64}
-_WARM_UP_BUDGET_S = 1.0
+_ELEMENTS = {"float": "float32", "double": "float64"}  # where ONNX Runtime's names are not numpy's
+_WARM_UP_BUDGET_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Runtime:
     def warm_up(self, max_batch: int) -> list[int]:
         """Run batches of 1, 2, 4 … max_batch so that no client pays for first allocations. Returns the sizes run.
 
-        A model so slow that a second has passed keeps the rest for its clients: being ready counts more.
+        A model so slow that half a second has passed keeps the rest for its clients: being ready counts more.
         """
         sizes = [max_batch] if self.fixed_batch else sorted({*(1 << n for n in range(max_batch.bit_length())), max_batch})
         began, done = time.monotonic(), []
@@ -200,7 +201,10 @@ def _check_contract(session: onnxruntime.InferenceSession, bundle: Bundle) -> in
         names = [node.name for node in found]
         if spec.name not in names:
             raise ServingError(f"{bundle.path} has no tensor {spec.name}: {MODEL_FILE} has {', '.join(names)}")
-        shape = found[names.index(spec.name)].shape
+        node = found[names.index(spec.name)]
+        shape, element = node.shape, node.type.removeprefix("tensor(").removesuffix(")")
+        if (dtype := _ELEMENTS.get(element, element)) != spec.dtype:
+            raise ServingError(f"{spec.name} of {bundle.path} is {dtype} in the graph and {spec.dtype} in bundle.json")
         if list(shape[1:]) != list(spec.shape[1:]):
             raise ServingError(
                 f"{spec.name} of {bundle.path} is {list(shape)} in the graph and {list(spec.shape)} in bundle.json"

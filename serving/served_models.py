@@ -13,8 +13,8 @@ from enum import StrEnum
 from itertools import groupby
 
 from gaussport.errors import GaussportError, ServingError, UsageError
+from gaussport.freed_memory import give_back_memory
 from gaussport.serving.errors import RequestError, stopping
-from gaussport.serving.freed_memory import give_back_memory
 from gaussport.serving.metrics import Metrics
 from gaussport.serving.repository import Entry, Fingerprint, Repository
 from gaussport.serving.served_model import ServedModel

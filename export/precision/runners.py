@@ -23,10 +23,9 @@ def has_cpu_kernels(model: onnx.ModelProto) -> bool:
     return not any(tensor.data_type == onnx.TensorProto.BFLOAT16 for tensor in model.graph.initializer)
 
 
-def rounding_session(file: ModelFile) -> Session | None:
-    """The model rounded at every step; None for one that has nothing to round."""
-    model = onnx.load_model_from_string(file.graph)
-    return Session(ModelFile(serialize(emulated(model)), file.beside)) if is_narrow(model) else None
+def rounding_session(file: ModelFile) -> Session:
+    """A narrow model rounded at every step."""
+    return Session(ModelFile(serialize(emulated(onnx.load_model_from_string(file.graph))), file.beside))
 
 
 def session_of(model: onnx.ModelProto) -> Session:

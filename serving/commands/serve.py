@@ -42,7 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)  # another program's; the metrics package looks as it is imported
     from gaussport.serving import logs
+    from gaussport.serving.garbage import look_rarely
 
+    look_rarely()
     logs.configure(sourced.settings)
     if sourced.settings.engine == "ray":
         from gaussport.serving.cluster.server import serve_on_ray

@@ -52,6 +52,7 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand. Returns 0, 1 (the work failed or the answer is no) or 2 (usage)."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads would spin; on busy cores for most of the time
     words = list(sys.argv[1:] if argv is None else argv)
     parser = _parser(named=next((word for word in words if word in COMMANDS), None))
     arguments = parser.parse_args(words)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import onnx
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 
 from gaussport.errors import ExportError, ProofError
 from gaussport.export.comparison import compare
-from gaussport.export.model_file import serialize
+from gaussport.export.model_file import ModelFile, serialize
 from gaussport.export.onnx_export import export_onnx, pictures_of
 from gaussport.export.probes import Probes, batch_sizes
-from gaussport.export.proof import Proof, prove
+from gaussport.export.proof import Proof, Runs, prove, prove_runners, sessions, sessions_in_turns
 from gaussport.export.report import report_json, report_markdown, summary
 from gaussport.export.session import Session
 from gaussport.export.tolerance import CEILINGS, FLOORS, tolerance_for
@@ -66,6 +67,27 @@ def test_every_batch_size_is_run_as_written_and_inlined() -> None:
     assert {(c.batch, c.subject) for c in proof.comparisons} == {
         (batch, subject) for batch in (1, 2, 3, 7, 9) for subject in ("as written", "inlined")
     }
+
+
+@pytest.mark.parametrize(("runners_of", "most"), [(sessions, 2), (sessions_in_turns, 1)])
+def test_in_turns_one_session_is_in_memory_at_a_time(
+    runners_of: Callable[[bytes], dict[str, Runs]], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: WeakSet[Session] = WeakSet()
+    seen = []
+
+    class Counted(Session):
+        def __init__(self, model: bytes | ModelFile) -> None:
+            super().__init__(model)
+            alive.add(self)
+            seen.append(len(alive))
+
+    monkeypatch.setattr("gaussport.export.proof.Session", Counted)
+    proof = prove_runners(_Linear(), runners_of(_exported(1.0)), GREY.questions(9), "fp32")
+    assert max(seen) == most
+    assert len(seen) == len({c.subject for c in proof.comparisons}) == 2  # and none is made twice
+    assert not alive  # without a collection of cycles: an export goes on without them
+    assert proof.comparisons == _proof().comparisons
 
 
 @pytest.mark.parametrize(
