@@ -153,6 +153,7 @@ def _written(
         with writing_bundle(destination, overwrite) as draft, Steps(total=9) as steps:
             with steps.step("reading the checkpoint"):
                 trained = read()
+                give_back_memory()  # of the file, and of the weights that a module begins with
             from gaussport.export import work  # imports torch
 
             work.check_sources(wish, trained)
