@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from gaussport.errors import ServingError, UsageError
 from gaussport.export.bundle.store import Bundle
 from gaussport.serving.batcher import Batcher, BatchLimits, Place
-from gaussport.serving.cores import usable_cores
 from gaussport.serving.errors import RequestError
 from gaussport.serving.metrics import Metrics, ModelSeries
 from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.runtime import Runtime
 from gaussport.serving.settings import Settings
+from gaussport.serving.shares import Shares, cores_each, shares
 from gaussport.serving.statistics import Statistics
 from gaussport.serving.streams.steps import LONGEST_CHUNK, Step, StepModel, check_finite
 from gaussport.serving.text import running
@@ -42,7 +42,8 @@ class ServedModel:
         self.bundle, self.manifest = bundle, bundle.manifest
         self.name, self.version = name or bundle.manifest.name, version or bundle.manifest.version
         self.labels = bundle.manifest.labels
-        self.runtime = Runtime(bundle, settings.provider, threads_each(settings), ProviderOptions.of(settings))
+        share = shares_for(settings, self.manifest.takes_text)
+        self.runtime = Runtime(bundle, settings.provider, share.threads, ProviderOptions.of(settings))
         self.max_batch = _max_batch(bundle, self.runtime, settings.max_batch)
         self.statistics = Statistics()
         limits = BatchLimits(self.max_batch, settings.max_delay_ms, settings.queue_size)
@@ -62,6 +63,8 @@ class ServedModel:
                 self._step_queue = self._queue_of_steps(self.steps, limits, observe)
         else:
             limits = _warmed_up(self.runtime, limits, settings.max_batch)
+            if self.runtime.provider == "cpu":
+                limits = replace(limits, at_once=share.at_once)
             self.queue = Batcher(self.runtime.run, limits, _check_finite, observe, self._series.held)
         self._default_timeout_ms = settings.timeout_ms
         self._users = 0
@@ -112,7 +115,7 @@ class ServedModel:
     def _step_model(self, settings: Settings) -> StepModel:
         # An engine is of model.onnx alone; the CPU is fast enough for a chunk.
         provider = "cuda" if self.runtime.provider == "cuda" else "cpu"
-        return StepModel(self.bundle, provider, threads_each(settings), ProviderOptions.of(settings))
+        return StepModel(self.bundle, provider, shares_for(settings, text=True).threads, ProviderOptions.of(settings))
 
     def _queue_of_steps(
         self, steps: StepModel, limits: BatchLimits, observe: Callable[[int, float], None]
@@ -202,9 +205,10 @@ def _observe_batch(statistics: Statistics, series: ModelSeries, size: int, secon
     series.batch(size, seconds)
 
 
-def threads_each(settings: Settings) -> int:
-    """Threads of one inference: as set, else this worker's share of the cores that the server may use."""
-    return settings.threads or max(1, usable_cores() // settings.workers)
+def shares_for(settings: Settings, text: bool) -> Shares:
+    """Of pictures and texts: a text's queues, one for each length, run side by side as it is."""
+    cores = cores_each(settings)
+    return Shares(settings.threads or cores) if text else shares(settings, cores)
 
 
 def _max_batch(bundle: Bundle, runtime: Runtime, asked: int | None) -> int:

@@ -25,9 +25,9 @@ from gaussport.serving.app import build_app
 from gaussport.serving.connection import quiet_config
 from gaussport.serving.garbage import expect_little_garbage
 from gaussport.serving.listening import BACKLOG, accepted, address_of, check_tls, listen
-from gaussport.serving.served_model import threads_each
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
+from gaussport.serving.shares import cores_each, shares
 
 log = logging.getLogger("gaussport.serving")
 
@@ -46,8 +46,9 @@ def serve(paths: Sequence[Path], settings: Settings, announce: Callable[[str], N
         address = address_of(settings.host, listener, settings.tls_cert is not None)
 
         def ready(names: Sequence[str]) -> None:
+            share = shares(settings, cores_each(settings))
             workers = f"{settings.workers} workers, " if settings.workers > 1 else ""
-            how = f"{settings.provider}, {workers}{_counted(threads_each(settings), 'thread')}"
+            how = f"{settings.provider}, {workers}{_counted(share.threads * share.at_once, 'thread')}"
             announce(f"gaussport serving {', '.join(names)} ({how}) on {address}")
 
         if settings.workers > 1:

@@ -46,7 +46,10 @@ class Settings:
     cuda_graph: bool = _knob(False, "record each batch size's launches and replay them: less CPU time on a GPU", bool)
     gpu_memory_mb: int | None = _knob(None, "most GPU memory that the cuda provider keeps for tensors", int, 1)
     tensorrt_engine: str | None = _knob(None, "which engine of the bundle, when several fit this GPU", str)
-    threads: int | None = _knob(None, "threads of one inference (default: usable cores over workers)", int, 1)
+    threads: int | None = _knob(None, "threads of one inference (default: a share of the worker's cores)", int, 1)
+    batches_at_once: int | None = _knob(
+        None, "batches of a model that run side by side on a CPU (default: 1 with --threads, else to use its cores)", int, 1
+    )
     decode_threads: int | None = _knob(None, "threads that decode pictures (default: usable cores over workers)", int, 1)
     versions: int = _knob(1, "newest versions of each model in a MODELS_DIR that are served; 0 serves all", int, 0)
     poll_s: float = _knob(0.0, "look for new and changed bundles this often; 0: only on SIGHUP", float, 0)

@@ -18,6 +18,7 @@ from gaussport.serving.app import build_app
 from gaussport.serving.cluster.metrics_board import ClusterMetrics, MetricsBoard
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
+from gaussport.serving.shares import shares
 
 _LOOK_S = 0.05
 
@@ -80,5 +81,8 @@ class WithoutRequestId:
 
 def within_its_share(settings: Settings) -> Settings:
     """Ray reserves cores but confines nobody: threads follow what was reserved unless they are set."""
-    share = max(1, math.floor(settings.replica_cpus))
-    return replace(settings, threads=settings.threads or share, decode_threads=settings.decode_threads or share)
+    cores = max(1, math.floor(settings.replica_cpus))
+    share = shares(settings, cores)
+    return replace(
+        settings, threads=share.threads, batches_at_once=share.at_once, decode_threads=settings.decode_threads or cores
+    )

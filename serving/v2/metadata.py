@@ -64,7 +64,9 @@ def config(served: ServedModel) -> dict[str, Any]:
 
 
 def _parameters(served: ServedModel) -> dict[str, str]:
-    return {**served.runtime.facts, "batch": str(served.queue.limits.max_batch), **_unlisted(served.manifest)}
+    limits = served.queue.limits
+    formed = {"batch": str(limits.max_batch), "batches_at_once": str(limits.at_once)}
+    return {**served.runtime.facts, **formed, **_unlisted(served.manifest)}
 
 
 def _config_input(manifest: Manifest) -> dict[str, Any]:

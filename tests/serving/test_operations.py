@@ -30,9 +30,10 @@ from gaussport.models.image.decode import ImageLimits, Opened, open_picture
 from gaussport.serving.api_keys import ApiKeys
 from gaussport.serving.app import build_app
 from gaussport.serving.pixel_room import PixelRoom
-from gaussport.serving.served_model import threads_each
+from gaussport.serving.served_model import shares_for
 from gaussport.serving.served_models import ServedModels
 from gaussport.serving.settings import Settings
+from gaussport.serving.shares import Shares, cores_each, shares
 from gaussport.serving.tracing import OpenTelemetry
 
 TLS = Path(__file__).parent / "tls"
@@ -344,10 +345,33 @@ def test_an_unforeseen_error_says_nothing_but_the_request_id(
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["request mine failed"]
 
 
-def test_threads_are_the_usable_cores_over_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaussport.serving.served_model.usable_cores", lambda: 8)
-    assert [threads_each(Settings(workers=workers)) for workers in (1, 2, 3, 8, 100)] == [8, 4, 2, 1, 1]
-    assert threads_each(Settings(workers=4, threads=5)) == 5
+@pytest.mark.parametrize(
+    ("wish", "cores", "threads", "at_once"),
+    [
+        ({}, 1, 1, 1),
+        ({}, 2, 1, 2),
+        ({}, 3, 1, 3),
+        ({}, 4, 2, 2),
+        ({}, 8, 2, 4),
+        ({}, 16, 4, 4),
+        ({"workers": 2}, 8, 2, 2),
+        ({"workers": 100}, 8, 1, 1),
+        ({"threads": 5}, 8, 5, 1),
+        ({"threads": 1, "batches_at_once": 3}, 8, 1, 3),
+        ({"batches_at_once": 2}, 8, 4, 2),
+        ({"batches_at_once": 9}, 8, 1, 9),
+        ({"provider": "cuda"}, 8, 8, 1),
+        ({"provider": "auto"}, 4, 2, 2),
+    ],
+    ids=str,
+)
+def test_cores_are_shared_by_batches_that_run_side_by_side(
+    wish: dict[str, Any], cores: int, threads: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gaussport.serving.shares.usable_cores", lambda: cores)
+    settings = Settings(**wish)
+    assert shares(settings, cores_each(settings)) == Shares(threads, at_once)
+    assert shares_for(settings, text=True) == Shares(settings.threads or cores_each(settings))
 
 
 def test_probes_are_answered_while_models_load_and_the_process_ends_when_told(
@@ -372,6 +396,7 @@ def test_probes_are_answered_while_models_load_and_the_process_ends_when_told(
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
     assert (live.status_code, ready.status_code, ready.json()["code"]) == (200, 503, "not_ready")
+    assert ready.headers["retry-after"] == "1"
     assert (asked.status_code, asked.json()["code"], asked.headers["retry-after"]) == (503, "not_ready", "1")
     assert (out, err, process.returncode) == ("", "", 0)
 
