@@ -1,4 +1,4 @@
-"""`gaussport train`: a small classifier on MNIST digits or an image folder, on the processor, the same way every time."""
+"""`gaussport train`: a small classifier of digits, pictures or texts, on the processor, the same way every time."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, required=True, metavar="OUT", help="the checkpoint to write, .safetensors"
     )
     parser.add_argument("--epochs", type=int, default=None, help="passes over what is trained on")
-    parser.add_argument("--batch-size", type=int, default=None, help="pictures an optimiser step; texts of full length")
+    parser.add_argument("--batch-size", type=int, default=None, help="pictures, or texts of full length, an optimiser step")
     parser.add_argument("--lr", type=float, default=None, help="peak learning rate")
     parser.add_argument("--seed", type=int, default=None, help="of the weights, the order and the augmentation")
     parser.add_argument(

@@ -30,12 +30,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("gaussport.doctor.command", "say what this machine can run, and why not the rest"),
     "serve": ("gaussport.serving.commands.serve", "serve bundles over HTTP"),
     "classify": ("gaussport.serving.commands.classify", "classify pictures with a bundle, without a server"),
-    "explain": ("gaussport.serving.commands.explain", "show what a bundle's attention looked at in pictures"),
+    "explain": ("gaussport.serving.commands.explain", "show what a bundle's attention looked at in pictures or texts"),
     "report": ("gaussport.serving.commands.report", "say how well a bundle does: a page, a model card, JSON"),
-    "query": ("gaussport.serving.commands.query", "classify pictures through a running server"),
+    "query": ("gaussport.serving.commands.query", "classify pictures or texts through a running server"),
     "bench": ("gaussport.serving.commands.bench", "measure what bundles cost here, or what a server answers under load"),
     "plan": ("gaussport.serving.commands.plan", "say how many replicas a load needs, or machines a million pictures"),
-    "train": ("gaussport.models.commands.train", "train a small classifier on MNIST digits or an image folder"),
+    "train": ("gaussport.models.commands.train", "train a small classifier on digits, pictures or texts"),
 }
 
 DESCRIPTION = "From a trained Gaussian-attention classifier to a verified bundle and an HTTP endpoint."
