@@ -3,8 +3,9 @@
     python benchmarks/faults.py [--minutes 5] [--bundle BUNDLE] [--workers N]
 
 Every accepted picture's answer is compared with what the bundle says of that picture alone. Ends with exit code 0 only if
-all of that was right, nothing but 4xx, 429 and 503 was refused, memory stayed flat, SIGTERM lost nobody and a killed server
-was back in time. Linux; the server's processes share this machine's cores with the clients.
+all of that was right, refusals were 4xx or said when to return, nearly all of them came at the door and not at the deadline,
+the floor of the memory stayed flat after the warm-up, nothing was left over, SIGTERM lost nobody and a killed server was
+back in time. Linux; the server's processes share this machine's cores with the clients.
 """
 
 import argparse
@@ -13,7 +14,6 @@ import os
 import random
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,8 +23,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 from faults_clients import Clients, Tally
-from faults_samples import SIDE, Samples
-from faults_server import DEADLINE_MS, MODEL, family, free_port, resident_mb, server
+from faults_samples import SIDE, Sample, Samples
+from faults_server import BODY_TIMEOUT_S, DEADLINE_MS, MODEL, family, free_port, processor_s, resident_mb, server
 from rich.console import Console
 from rich.table import Table
 
@@ -33,8 +33,14 @@ from gaussport.models import zoo
 OVERLOAD = 2.0
 TRICKLING = 20  # connections at once that send a byte a second
 RELOAD_EVERY_S = 5.0
-MEMORY_GROWTH, WARM_UP, RESTART_S = 0.05, 0.25, 2.0
-LATE = 0.01  # of the answers may be 504: the queue is bounded by a rate measured before, and machines have neighbours
+MEMORY_GROWTH, RESTART_S = 0.05, 2.0
+WARM_UP, WARM_UP_S, JUDGED_S = 0.25, 30.0, 60.0
+"""The memory is judged after a quarter of the run, half a minute at least, and where a minute is left."""
+AT_THE_DOOR = 0.9
+"""Of those that cannot be answered in time so many must hear it at once (429): the rest waited for a 504, because the
+machine became slower than when they were let in."""
+RESTARTS = 3
+HELD = {"gaussport_requests_in_flight", "gaussport_body_bytes", "gaussport_queue_images"}
 ON_THE_WAY_S = 0.5  # beyond the deadline, from a client to the server and back
 
 console = Console(highlight=False, soft_wrap=True)
@@ -81,7 +87,7 @@ class Run(Clients):
                 f"capacity {capacity:.0f} pictures/s; {seconds:.0f} s of mixed traffic at {OVERLOAD:g} times that …"
             )
             await self.mixed(process, capacity * OVERLOAD, seconds)
-            checks += self.judged(seconds)
+            checks += [*self.judged(seconds), await self.left_over()]
             console.print("SIGTERM under load …")
             checks.append(await self.terminated(process, capacity))
         console.print("kill -9 and restart …")
@@ -138,32 +144,46 @@ class Run(Clients):
                 )
 
     def judged(self, seconds: float) -> list[tuple[str, str, bool]]:
-        tally, memory = self.tally, self.memory
-        rest = memory[int(len(memory) * WARM_UP) :]
-        fifth = max(1, len(rest) // 5)
-        before, after = statistics.median(rest[:fifth]), statistics.median(rest[-fifth:])
+        tally = self.tally
         p50, p99 = np.quantile(tally.seconds, (0.5, 0.99))
         reloads = max(tally.versions) - min(tally.versions)
+        full = sum(count for status, count in tally.statuses.items() if status.startswith("429"))
+        late = tally.late / max(1, tally.late + full)
         shown = ", ".join(f"{count} × {status}" for status, count in sorted(tally.statuses.items()))
         faults = ", ".join(f"{count} × {what}" for what, count in tally.faults.items())
         trickled = ", ".join(f"{count} {what}" for what, count in self.trickled.items())
+        bound_s = DEADLINE_MS / 1000 + ON_THE_WAY_S
         return [
             ("answers", f"{sum(tally.statuses.values())} in {seconds:.0f} s: {shown}", tally.statuses["200"] > 0),
             ("what must not happen", faults or "nothing", not tally.faults),
-            (
-                "time to answer",
-                f"median {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms",
-                p99 <= DEADLINE_MS / 1000 + ON_THE_WAY_S,
-            ),
-            (
-                "deadline passed",
-                f"{tally.late} ({tally.late / len(tally.seconds):.1%})",
-                tally.late <= LATE * len(tally.seconds),
-            ),
+            ("time to answer", f"median {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms", p99 <= bound_s),
+            ("refused at the door", f"{full}, and {tally.late} at the deadline ({late:.1%})", late <= 1 - AT_THE_DOOR),
             ("hot reloads answered by", f"{reloads} newer versions", reloads > 0 or seconds < 2 * RELOAD_EVERY_S),
             ("trickling connections", trickled, not self.trickled["too late"]),
-            ("memory", f"{before:.0f} MB → {after:.0f} MB ({after / before - 1:+.1%})", after / before - 1 < MEMORY_GROWTH),
+            self.judged_memory(),
         ]
+
+    def judged_memory(self) -> tuple[str, str, bool]:
+        """Its floor just after the warm-up and at the end: while a new version takes over, two are there."""
+        rest = self.memory[int(max(len(self.memory) * WARM_UP, WARM_UP_S)) :]
+        if len(rest) < JUDGED_S:
+            return ("memory", f"up to {max(self.memory):.0f} MB; growth is not judged in a run as short as this", True)
+        fifth = len(rest) // 5
+        before, after = (float(np.quantile(part, 0.25)) for part in (rest[:fifth], rest[-fifth:]))
+        growth = after / before - 1
+        return ("memory", f"{before:.0f} MB → {after:.0f} MB ({growth:+.1%})", growth < MEMORY_GROWTH)
+
+    async def left_over(self) -> tuple[str, str, bool]:
+        """What the server says it still holds when nobody asks it any more, but this question, and its answers of 5xx."""
+        await asyncio.sleep(BODY_TIMEOUT_S + 1)
+        async with self.client() as http:
+            lines = (await http.get("/metrics")).text.splitlines()
+        values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+        held = {name: value for name, value in values.items() if name.partition("{")[0] in HELD and value}
+        held |= {name: value for name, value in values.items() if 'status="500"' in name}
+        held["gaussport_requests_in_flight"] -= 1
+        shown = ", ".join(f"{name} {value:g}" for name, value in held.items() if value)
+        return ("left over", shown or "nothing", not shown)
 
     async def terminated(self, process: subprocess.Popen[str], per_s: float) -> tuple[str, str, bool]:
         """Stop the server while clients ask: each is answered, or finds the port closed."""
@@ -195,20 +215,30 @@ class Run(Clients):
         return ("SIGTERM under load", shown, not cut and code == 0 and not self.tally.faults)
 
     def restarted(self) -> tuple[str, str, bool]:
-        """Kill a server and time another one on the same port until it answers a picture."""
+        """Kill a server and time another one on the same port until it answers a picture: the best of some, and where
+        other work has all the cores what it took of a processor."""
+        took_s, worked_s = zip(*(self.restart() for _ in range(RESTARTS)), strict=True)
+        busy = os.getloadavg()[0] > len(os.sched_getaffinity(0))
+        shown = f"{min(took_s):.2f} s, {min(worked_s):.2f} s of a processor" + (
+            ", judged by it on a busy machine" if busy else ""
+        )
+        return ("answers again after kill -9", shown, min(worked_s if busy else took_s) <= RESTART_S)
+
+    def restart(self) -> tuple[float, float]:
+        """Seconds until the first answer, and seconds of a processor that they cost the server."""
         sample = self.samples.good[0]
         with server(self.models, self.port, self.workers, self.log) as process:
-            with httpx.Client(base_url=self.url, trust_env=False) as http:
-                http.post("/v1/classify", content=sample.body)
+            self.one_answer(sample)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             began = time.monotonic()
-            with server(self.models, self.port, self.workers, self.log):
-                with httpx.Client(base_url=self.url, trust_env=False) as http:
-                    response = http.post("/v1/classify", params={"top_k": 1000}, content=sample.body)
-                took_s = time.monotonic() - began
-        right = response.status_code == 200 and took_s <= RESTART_S
-        return ("answers again after kill -9", f"{took_s:.2f} s", right)
+            with server(self.models, self.port, self.workers, self.log) as again:
+                self.one_answer(sample)
+                return time.monotonic() - began, sum(map(processor_s, family(again.pid)))
+
+    def one_answer(self, sample: Sample) -> None:
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=60) as http:
+            http.post("/v1/classify", params={"top_k": 1000}, content=sample.body).raise_for_status()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 import numpy as np
 from faults_samples import Sample, Samples
-from faults_server import BODY_TIMEOUT_S
+from faults_server import BODY_TIMEOUT_S, DEADLINE_MS
 
 TOLERANCE = 1e-5  # of probabilities: batches differ in size, and with it the order of float32 sums
 BROKEN, VANISHING = 0.10, 0.10
@@ -26,6 +26,7 @@ class Tally:
     seconds: list[float] = field(default_factory=list)
     versions: set[int] = field(default_factory=set)
     late: int = 0
+    """Those that were let in and waited for nothing: 504."""
 
 
 class Clients:
@@ -62,8 +63,11 @@ class Clients:
         except (OSError, EOFError, ValueError) as error:
             self.tally.faults[f"cut off: {type(error).__name__}"] += 1
             return
-        self.tally.seconds.append(time.monotonic() - began)
+        took_s = time.monotonic() - began
+        self.tally.seconds.append(took_s)
         self.judge(sample, response)
+        if response.status_code == 504 and took_s < DEADLINE_MS / 1000:
+            self.tally.faults["a deadline that passed too early"] += 1
 
     async def ask(self, body: bytes) -> httpx.Response:
         """One request over a connection of its own. By hand: a connection pool would cost more than the server does."""
@@ -93,9 +97,8 @@ class Clients:
                 tally.faults["a wrong answer"] += 1
             return
         tally.statuses[f"{response.status_code} {content['code']}"] += 1
-        if response.status_code == 504:
-            tally.late += 1
-        elif response.status_code in (429, 503):
+        if response.status_code in (429, 503, 504):
+            tally.late += response.status_code == 504
             if not response.headers.get("retry-after", "").isdecimal():
                 tally.faults["a refusal without Retry-After"] += 1
         elif sample.expected is not None or response.status_code not in (400, 415, 422):

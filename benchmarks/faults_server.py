@@ -48,3 +48,9 @@ def resident_mb(process: int) -> float:
     with contextlib.suppress(OSError):
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return 0.0
+
+
+def processor_s(process: int) -> float:
+    """What a process has had of a processor so far, its own and the system's time for it."""
+    words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

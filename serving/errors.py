@@ -70,7 +70,7 @@ STATUS = {
     "not_ready": 503,
     "deadline_passed": 504,
 }
-_TRY_AGAIN = {429, 503}
+_TRY_AGAIN = {429, 503, 504}
 _CLOSING = {"body_too_slow", "body_too_large", "overloaded"}
 """After these the rest of the body is still on its way: the connection cannot carry a second request."""
 

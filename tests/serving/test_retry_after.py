@@ -11,13 +11,13 @@ from gaussport.serving.errors import STATUS, RequestError, answer_of_error
 from gaussport.serving.settings import Settings
 
 
-@pytest.mark.parametrize("code", [code for code, status in STATUS.items() if status in (429, 503)])
+@pytest.mark.parametrize("code", [code for code, status in STATUS.items() if status in (429, 503, 504)])
 def test_who_may_come_back_is_told_when(code: str) -> None:
     assert answer_of_error({}, RequestError("no", code)).headers["retry-after"] == "1"
     assert answer_of_error({}, RequestError("no", code, retry_after_s=7)).headers["retry-after"] == "7"
 
 
-@pytest.mark.parametrize("code", [code for code, status in STATUS.items() if status not in (429, 503)])
+@pytest.mark.parametrize("code", [code for code, status in STATUS.items() if status not in (429, 503, 504)])
 def test_nobody_else_is(code: str) -> None:
     assert "retry-after" not in answer_of_error({}, RequestError("no", code)).headers
 
