@@ -10,6 +10,7 @@ import orjson
 from multipart import (  # type: ignore[import-untyped]
     MultipartError,
     MultipartSegment,
+    ParserLimitReached,
     PushMultipartParser,
     parse_options_header,
 )
@@ -85,8 +86,11 @@ def _from_multipart(content_type: str, body: bytes, max_images: int) -> Pictures
         raise RequestError("the multipart body has no boundary in its Content-Type", "malformed_multipart")
     try:
         parts = [data for name, data in _parts(boundary, body, max_images + _OTHER_PARTS) if name == _PART]
+    except ParserLimitReached as error:
+        limit = f"the multipart body goes beyond a limit ({error})"
+        raise RequestError(f'{limit}: send one part named "{_PART}" for each picture', "malformed_multipart") from None
     except (MultipartError, ValueError) as error:
-        raise RequestError(f"the multipart body is malformed: {error}", "malformed_multipart") from None
+        raise RequestError(f"the multipart body is malformed ({error}): send it whole", "malformed_multipart") from None
     if not parts:
         raise RequestError(f'the multipart body has no part named "{_PART}"', "malformed_multipart")
     return list(parts)
