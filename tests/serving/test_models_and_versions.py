@@ -102,13 +102,14 @@ def test_a_new_version_takes_over_without_a_request_lost(
                     write_bundle(models / "digits" / str(newest), seed=newest)
                     hang_up(server)
                     until(lambda newest=newest: version(http) == str(newest))  # type: ignore[misc]
+                    until(lambda newest=newest: str(newest) in seen)  # type: ignore[misc]
                 text = http.get("/metrics").text
         finally:
             stop.set()
             for thread in threads:
                 thread.join()
         assert not failed
-        assert {"2", "3", "4", "5"} <= set(seen)
+        assert set(seen) == {"2", "3", "4", "5"}
         assert 'gaussport_model_info{model="digits",provider="cpu",version="5"} 1.0' in text
 
 
