@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+NOT_FINITE = "the model's answer is not finite: the input is out of range"
+
 
 def probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     """Softmax over the labels, in float64."""

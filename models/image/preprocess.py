@@ -57,8 +57,11 @@ class Preprocessing(BaseModel):
     def _lengths_agree(self) -> "Preprocessing":
         if not len(self.mean) == len(self.std) == len(self.channels):
             raise ValueError(f"mean and std need one number for each of the channels {self.channels}")
-        if not all(np.isfinite(self.mean)) or not all(np.isfinite(s) and s > 0 for s in self.std):
-            raise ValueError("mean must be finite and std positive")
+        with np.errstate(all="ignore"):  # they are told in a sentence
+            mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
+            ends = np.stack([-mean, 1 - mean]) / std
+        if not (np.isfinite([mean, std, *ends]).all() and (std > 0).all()):
+            raise ValueError("mean must be finite and std positive, also as float32, in which pixels are computed")
         if self.resize_shorter is not None and self.resize is not None:
             raise ValueError("resize_shorter and resize say two things of one picture")
         if self.resize_shorter is not None and self.resize_shorter < max(self.size):

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gaussport.errors import BundleError, ServingError
+from gaussport.errors import BundleError, ImageError, ServingError, TextError
 from gaussport.export.bundle.explanation import METADATA_KEY
 from gaussport.export.bundle.manifest import DATA_FILE, EXPLAIN_FILE, MODEL_FILE
 from gaussport.export.bundle.store import Bundle
 from gaussport.serving.cores import usable_cores
 from gaussport.serving.explain.layer import Layer
 from gaussport.serving.explain.operators import View, views
+from gaussport.serving.predictions import NOT_FINITE
 from gaussport.serving.providers import open_session
 
 
@@ -62,10 +63,14 @@ class Explainer:
         return self.run_inputs({self._input: pixels})
 
     def run_inputs(self, inputs: Mapping[str, NDArray[Any]]) -> Explained:
-        """Explain everything that the model reads, each [B, …], by name."""
+        """Explain everything that the model reads, each [B, …], by name.
+
+        Raises an ImageError or a TextError when the model's answer is not finite, which no attention explains."""
         names = [f"{layer['name']}/{output}" for layer in self._described for output in layer["outputs"]]
         pixels = inputs[self._input].astype(self._dtype, copy=False)
         logits, *given = self._session.run([self._output, *names], {**inputs, self._input: pixels})
+        if not np.isfinite(logits).all():
+            raise (TextError if self.manifest.takes_text else ImageError)(NOT_FINITE, "not_finite")
         tensors = dict(zip(names, given, strict=True))
         # Tokens of a text lie in one row.
         area = (1, pixels.shape[1]) if self.manifest.takes_text else self.manifest.preprocessing.size

@@ -39,10 +39,10 @@ def explained_pictures(explainer: Explainer, paths: Sequence[Path], limits: Imag
     for path in paths:
         try:
             pixels, warnings = seen(path, spec, limits)
+            explained = explainer.run(pixels[np.newaxis])
         except ImageError as error:
             yield ExplainedPicture(path, error=error)
             continue
-        explained = explainer.run(pixels[np.newaxis])
         predictions = best(next(iter(probabilities(explained.logits))), labels, min(_TOP_K, len(labels)))
         yield ExplainedPicture(path, pixels, predictions, warnings, tuple(explained.views(0)))
 

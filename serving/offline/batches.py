@@ -16,7 +16,7 @@ from gaussport.serving.cores import after_the_event_loop, usable_cores
 from gaussport.serving.decoding import LARGEST_AT_ONCE, Outcome, prepared
 from gaussport.serving.offline.inputs import Item
 from gaussport.serving.pixel_room import PixelRoom
-from gaussport.serving.predictions import best, probabilities
+from gaussport.serving.predictions import NOT_FINITE, best, probabilities
 from gaussport.serving.provider_options import ProviderOptions
 from gaussport.serving.report import Row
 from gaussport.serving.runtime import Runtime
@@ -67,17 +67,23 @@ class Classifier:
 
     def _answers(self, batch: list[tuple[Item, Pixels, Outcome]]) -> Iterator[Row]:
         good = [pixels for _, pixels, outcome in batch if isinstance(outcome, tuple)]
-        scores = iter(self._scores(np.stack(good)) if good else ())
+        logits = self._logits(np.stack(good)) if good else np.empty((0, len(self._manifest.labels)), np.float32)
+        finite = np.logical_and.reduce(np.isfinite(logits), axis=1)
+        scores = zip(probabilities(np.where(finite[:, None], logits, 0)) if good else (), finite, strict=True)
         for item, _, outcome in batch:
-            if isinstance(outcome, tuple):
-                yield Row(item.name, best(next(scores), self._manifest.labels, self._top_k), list(outcome))
-            else:
+            if not isinstance(outcome, tuple):
                 yield Row(item.name, error=str(outcome), code=getattr(outcome, "code", None))
+                continue
+            row, usable = next(scores)
+            if usable:
+                yield Row(item.name, best(row, self._manifest.labels, self._top_k), list(outcome))
+            else:
+                yield Row(item.name, error=NOT_FINITE, code="not_finite")
 
-    def _scores(self, pixels: Pixels) -> NDArray[np.float64]:
+    def _logits(self, pixels: Pixels) -> Pixels:
         """Of each row; a graph of one batch size gets zeros for the rows that lack."""
         lacking = (self.runtime.fixed_batch or 0) - len(pixels)
         if lacking > 0:
             pixels = np.concatenate([pixels, np.zeros((lacking, *pixels.shape[1:]), dtype=np.float32)])
         logits = self.runtime.run(pixels)
-        return probabilities(logits[: len(logits) - max(0, lacking)])
+        return logits[: len(logits) - max(0, lacking)]
