@@ -11,7 +11,12 @@ from torch import Tensor
 
 from gaussport.plugins.latent_memory_routing import tolerances
 from gaussport.plugins.latent_memory_routing.definition import latent_memory_routing as definition
-from gaussport.plugins.latent_memory_routing.memory_product import CHUNK, causal_memory_product, memory_product
+from gaussport.plugins.latent_memory_routing.memory_product import (
+    BLOCK,
+    CHUNK,
+    causal_memory_product,
+    memory_product,
+)
 from gaussport.plugins.latent_memory_routing.torch_op import latent_memory_routing
 
 Operands = Callable[..., tuple[Tensor, ...]]
@@ -52,6 +57,23 @@ def test_equals_definition(
 ) -> None:
     operands = routing_operands(B, N, P, K, dr, dv, masked=masked, dtype=dtype, seed=seed)
     assert error(operands, causal) <= (tolerances.FLOAT64 if dtype == torch.float64 else tolerances.FLOAT32)
+
+
+@pytest.mark.parametrize("N", [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + CHUNK + 3])
+def test_sequences_of_several_blocks(routing_operands: Operands, N: int) -> None:
+    assert error(routing_operands(2, N, 1, 3, 2, 2, masked=True), True) <= tolerances.FLOAT64
+
+
+def test_gradients_reach_over_blocks() -> None:
+    random = torch.Generator().manual_seed(1)
+    N = BLOCK + CHUNK + 3
+    read, write, value, upstream = (
+        torch.randn(1, N, 1, 2, generator=random, dtype=torch.float64, requires_grad=n < 3) for n in range(4)
+    )
+    whole = torch.einsum("bnpk,bnpd->bnpkd", write, value).cumsum(1)  # every token's memory
+    expected = torch.autograd.grad((torch.einsum("bnpk,bnpkd->bnpd", read, whole) * upstream).sum(), (read, write, value))
+    found = torch.autograd.grad((memory_product(read, write, value, True) * upstream).sum(), (read, write, value))
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("causal", [False, True])
