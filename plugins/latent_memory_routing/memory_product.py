@@ -32,10 +32,10 @@ def memory_product(read: Tensor, write: Tensor, value: Tensor, causal: bool, rev
         return memory_product(read.flip(1), write.flip(1), value.flip(1), causal=True).flip(1)
     if read.shape[1] <= BLOCK:
         return _scanned(read, write, value)[0]
-    memory: Tensor | None = None
+    so_far: Tensor | None = None
     outputs = []
     for blocks in zip(*(x.split(BLOCK, 1) for x in (read, write, value)), strict=True):  # its gradient is one concatenation
-        output, memory = _scanned(blocks[0], blocks[1], blocks[2], memory)
+        output, so_far = _scanned(blocks[0], blocks[1], blocks[2], so_far)
         outputs.append(output)
     return torch.cat(outputs, 1)
 
