@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from load import Post, closed_loop, open_loop
-from processes import cpu_seconds, megabytes
+from processes import awake, cpu_seconds, megabytes
 from servers import Posts
 
 LIMIT_S = 2.0
@@ -31,13 +31,15 @@ class Contestant:
     memory_mb: float = 0.0
 
     def measure(self, kind: str, connections: int, requests: int) -> None:
-        """One round."""
-        before = cpu_seconds(self.pid)
-        seen = closed_loop(self.port, self.posts[kind], connections, requests)
-        self.cpu_ms.setdefault(kind, []).append(1000 * (cpu_seconds(self.pid) - before) / requests)
-        self.rate.setdefault(kind, []).append(requests / seen.seconds)
-        self.latencies.setdefault(kind, []).extend(seen.latencies)
-        self.memory_mb = max(self.memory_mb, megabytes(self.pid))
+        """One round, after some requests that wake what stood still and do not count."""
+        with awake(self.pid):
+            closed_loop(self.port, self.posts[kind], connections, 2 * connections)
+            before = cpu_seconds(self.pid)
+            seen = closed_loop(self.port, self.posts[kind], connections, requests)
+            self.cpu_ms.setdefault(kind, []).append(1000 * (cpu_seconds(self.pid) - before) / requests)
+            self.rate.setdefault(kind, []).append(requests / seen.seconds)
+            self.latencies.setdefault(kind, []).extend(seen.latencies)
+            self.memory_mb = max(self.memory_mb, megabytes(self.pid))
 
     def quantile_ms(self, kind: str, share: float) -> float:
         return float(1000 * np.quantile(self.latencies[kind], share))
@@ -58,7 +60,8 @@ def compared(
     limits: dict[str, list[float]] = {kind: [] for kind in kinds}
     for each in contestants:
         for kind in kinds:
-            closed_loop(each.port, each.posts[kind], load["connections"], 4 * load["connections"])  # to warm up
+            with awake(each.pid):
+                closed_loop(each.port, each.posts[kind], load["connections"], 4 * load["connections"])  # to warm up
     for number in range(rounds):
         sys.stderr.write(f"round {number + 1} of {rounds}\n")
         found = limit()
@@ -71,8 +74,9 @@ def compared(
 
 def steady(server: Contestant, kind: str, share: float, requests: int) -> tuple[float, float, float]:
     """Milliseconds: median of one request at a time, and median and p99 at this share of the rate that it can do."""
-    alone = closed_loop(server.port, server.posts[kind], 1, 60).latencies
     posts: list[Post] = server.posts[kind]
-    seen = open_loop(server.port, posts, share * statistics.median(server.rate[kind]), requests).latencies
+    with awake(server.pid):
+        alone = closed_loop(server.port, posts, 1, 60).latencies
+        seen = open_loop(server.port, posts, share * statistics.median(server.rate[kind]), requests).latencies
     half, most = np.quantile(seen, (0.5, 0.99))
     return 1000 * statistics.median(alone), 1000 * float(half), 1000 * float(most)

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from load import Post, closed_loop
 from numpy.typing import NDArray
+from processes import family, tell
 
 HERE = Path(__file__).parent
 START_S = 90.0
@@ -153,12 +155,13 @@ def running(
         wait_for(port, posts, process, log)
         yield process.pid, port, time.monotonic() - began
     finally:
+        all_of_it = family(process.pid)
+        tell(all_of_it, signal.SIGCONT)
         process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        tell(all_of_it, signal.SIGKILL)  # some leave their workers behind
+        process.wait()
 
 
 def wait_for(port: int, posts: Mapping[str, list[Post]], process: "subprocess.Popen[bytes]", log: Path) -> None:

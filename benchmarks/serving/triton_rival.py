@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from servers import Bodies, Posts, v2_picture, v2_tensor, wait_for
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from processes import family
+from processes import family, tell
 from triton_repository import write_repository
 from triton_server import Triton
 
@@ -35,4 +36,7 @@ def running(installed: Path, bundle: Path, bodies: Bodies, core: int, folder: Pa
                     os.sched_setaffinity(int(thread.name), [core])
         port = int(triton.url.rpartition(":")[2])
         wait_for(port, posts(bodies), triton._process, folder / "triton.log")  # type: ignore[arg-type]
-        yield triton.pid, port
+        try:
+            yield triton.pid, port
+        finally:
+            tell(family(triton.pid), signal.SIGCONT)
