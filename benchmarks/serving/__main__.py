@@ -66,8 +66,8 @@ def facts() -> str:
         f"{model.partition(': ')[2]}, Python {platform.python_version()}, ONNX Runtime {onnxruntime.__version__}, "
         f"{time.strftime('%Y-%m-%d')}; load average at the start {load:.1f}. Each server had one core, one thread of "
         f"inference and batches of up to {MAX_BATCH} that wait 2 ms; {CONNECTIONS} connections from the other core. "
-        f"Who is not measured stands still. The limit runs batches of {MAX_BATCH}; gaussport forms those that it found to be "
-        "cheapest as it started, and may undercut it."
+        f"Who is not measured stands still. The limit runs batches of {MAX_BATCH}; gaussport forms those that it found "
+        "to be cheapest as it started, and may undercut it."
     )
 
 
