@@ -21,7 +21,7 @@ ARROWS = {
     "export": ("gaussport.models", "gaussport.plugins"),
     "serving": ("gaussport.export.bundle", "gaussport.models.image", "gaussport.models.text"),
 }
-TOP = ("gaussport.as_served", "gaussport.errors", "gaussport.gpu", "gaussport.onnx_runtime")
+TOP = ("gaussport.as_served", "gaussport.errors", "gaussport.freed_memory", "gaussport.gpu", "gaussport.onnx_runtime")
 
 
 def imports(path: Path) -> set[str]:
