@@ -3,9 +3,9 @@
     python benchmarks/faults.py [--minutes 5] [--bundle BUNDLE] [--workers N]
 
 Every accepted picture's answer is compared with what the bundle says of that picture alone. Ends with exit code 0 only if
-all of that was right, refusals were 4xx or said when to return, nearly all of them came at the door and not at the deadline,
-the floor of the memory stayed flat after the warm-up, nothing was left over, SIGTERM lost nobody and a killed server was
-back in time. Linux; the server's processes share this machine's cores with the clients.
+all of that was right, refusals were 4xx or said when to return, at most one answer of a hundred was a deadline's, the memory
+stayed flat after the warm-up, nothing was left over, SIGTERM lost nobody and a killed server was back in time. Linux; the
+server's processes share this machine's cores with the clients: other work on it may make a run fail.
 """
 
 import argparse
@@ -36,9 +36,7 @@ RELOAD_EVERY_S = 5.0
 MEMORY_GROWTH, RESTART_S = 0.05, 2.0
 WARM_UP, WARM_UP_S, JUDGED_S = 0.25, 30.0, 60.0
 """The memory is judged after a quarter of the run, half a minute at least, and where a minute is left."""
-AT_THE_DOOR = 0.9
-"""Of those that cannot be answered in time so many must hear it at once (429): the rest waited for a 504, because the
-machine became slower than when they were let in."""
+LATE = 0.01  # of the answers may be 504: the queue is bounded by a rate measured before, and machines have neighbours
 RESTARTS = 3
 HELD = {"gaussport_requests_in_flight", "gaussport_body_bytes", "gaussport_queue_images"}
 ON_THE_WAY_S = 0.5  # beyond the deadline, from a client to the server and back
@@ -156,32 +154,31 @@ class Run(Clients):
         p50, p99 = np.quantile(tally.seconds, (0.5, 0.99))
         lag_s = float(np.quantile(self.lags, 0.99))
         reloads = max(tally.versions) - min(tally.versions)
-        full = sum(count for status, count in tally.statuses.items() if status.startswith("429"))
-        late = tally.late / max(1, tally.late + full)
+        late = tally.late / len(tally.seconds)
         shown = ", ".join(f"{count} × {status}" for status, count in sorted(tally.statuses.items()))
         faults = ", ".join(f"{count} × {what}" for what, count in tally.faults.items())
         trickled = ", ".join(f"{count} {what}" for what, count in self.trickled.items())
-        bound_s = DEADLINE_MS / 1000 + ON_THE_WAY_S + 2 * lag_s  # a client is late when it writes and when it reads
         times = f"median {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms, the clients themselves late by {lag_s * 1000:.0f} ms"
         return [
             ("answers", f"{sum(tally.statuses.values())} in {seconds:.0f} s: {shown}", tally.statuses["200"] > 0),
             ("what must not happen", faults or "nothing", not tally.faults),
-            ("time to answer", times, p99 <= bound_s),
-            ("refused at the door", f"{full}, and {tally.late} at the deadline ({late:.1%})", late <= 1 - AT_THE_DOOR),
+            ("time to answer", times, p99 <= DEADLINE_MS / 1000 + ON_THE_WAY_S),
+            ("ended by the deadline", f"{tally.late} ({late:.1%})", late <= LATE),
             ("hot reloads answered by", f"{reloads} newer versions", reloads > 0 or seconds < 2 * RELOAD_EVERY_S),
             ("trickling connections", trickled, not self.trickled["too late"]),
             self.judged_memory(),
         ]
 
     def judged_memory(self) -> tuple[str, str, bool]:
-        """Its floor just after the warm-up and at the end: while a new version takes over, two are there."""
+        """Its median just after the warm-up and at the end."""
         rest = self.memory[int(max(len(self.memory) * WARM_UP, WARM_UP_S)) :]
         if len(rest) < JUDGED_S:
             return ("memory", f"up to {max(self.memory):.0f} MB; growth is not judged in a run as short as this", True)
         fifth = len(rest) // 5
-        before, after = (float(np.quantile(part, 0.25)) for part in (rest[:fifth], rest[-fifth:]))
+        before, after = (float(np.median(part)) for part in (rest[:fifth], rest[-fifth:]))
         growth = after / before - 1
-        return ("memory", f"{before:.0f} MB → {after:.0f} MB ({growth:+.1%})", growth < MEMORY_GROWTH)
+        shown = f"{before:.0f} MB → {after:.0f} MB ({growth:+.1%}), between {min(rest):.0f} and {max(rest):.0f} MB"
+        return ("memory", shown, growth < MEMORY_GROWTH)
 
     async def left_over(self) -> tuple[str, str, bool]:
         """What the server says it still holds when nobody asks it any more, but this question, and its answers of 5xx."""
@@ -225,14 +222,9 @@ class Run(Clients):
         return ("SIGTERM under load", shown, not cut and code == 0 and not self.tally.faults)
 
     def restarted(self) -> tuple[str, str, bool]:
-        """Kill a server and time another one on the same port until it answers a picture: the best of some, and where
-        other work has all the cores what it took of a processor."""
-        took_s, worked_s = zip(*(self.restart() for _ in range(RESTARTS)), strict=True)
-        busy = os.getloadavg()[0] > len(os.sched_getaffinity(0))
-        shown = f"{min(took_s):.2f} s, {min(worked_s):.2f} s of a processor" + (
-            ", judged by it on a busy machine" if busy else ""
-        )
-        return ("answers again after kill -9", shown, min(worked_s if busy else took_s) <= RESTART_S)
+        """Kill a server and time another one on the same port until it answers a picture: the median of some."""
+        took_s, worked_s = (float(np.median(each)) for each in zip(*(self.restart() for _ in range(RESTARTS)), strict=True))
+        return ("answers again after kill -9", f"{took_s:.2f} s, {worked_s:.2f} s of a processor", took_s <= RESTART_S)
 
     def restart(self) -> tuple[float, float]:
         """Seconds until the first answer, and seconds of a processor that they cost the server."""
